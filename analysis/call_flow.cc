@@ -243,6 +243,7 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   step.to = to;
   step.flags = static_cast<uint8_t>(flags | (at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
   if (!at.named && was_paused_ && to != paused_at_) step.from = unnamed_entry(to);  // it may be a signal's handler
+  if (at.entry && is_kernel_half(to)) step.landing = finder_.entry_of(at.id);
   // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);

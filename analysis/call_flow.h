@@ -56,6 +56,8 @@ inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bo
 inline constexpr int32_t kLandsHere = INT32_MIN;
 /// FlowStep::landing of a call or jump: it enters setjmp, or the like. longjmp goes on where that returns to.
 inline constexpr int32_t kEntersSetjmp = INT32_MIN + 1;
+/// FlowStep::landing of a begin: the kernel's entry for system calls, or for interrupts and faults, of code that is not traced.
+inline constexpr int32_t kBySyscall = INT32_MIN + 2, kByInterrupt = INT32_MIN + 3;
 
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
@@ -86,7 +88,7 @@ struct FlowStep {
   InlineId inlined = kUnknownInlining;  ///< the functions inlined at `to`, if they are followed
   uint32_t begins = 0;                  ///< InlinedPiece::begins
   uint32_t moves = 0;                   ///< how many InlinedMoves follow it, before the next step
-  /// call, interrupt, pause: the landing pad of an exception that leaves the call, minus (return_to - 1); 0: none. Or kLandsHere, kEntersSetjmp.
+  /// call, interrupt, pause: the landing pad of an exception that leaves the call, minus (return_to - 1); 0: none. Or one of the above.
   int32_t landing = 0;
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "analysis/call_flow.h"
 #include "image/code_name.h"
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
@@ -53,6 +54,15 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
 bool FunctionFinder::is_setjmp(FunctionId id) const {
   const std::string_view name = table_.info(id).name;
   return is_setjmp_name(name.substr(0, name.find('@')));
+}
+
+int32_t FunctionFinder::entry_of(FunctionId id) const {
+  const std::string_view name = table_.info(id).name;
+  if (name.starts_with("asm_")) return name == "asm_int80_emulation" ? kBySyscall : kByInterrupt;
+  for (const std::string_view start : {"entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_"}) {
+    if (name.starts_with(start)) return kBySyscall;
+  }
+  return 0;
 }
 
 int32_t FunctionFinder::landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const {

@@ -47,6 +47,9 @@ class FunctionFinder {
   [[nodiscard]] bool is_indirect_thunk(FunctionId id) const { return table_.info(id).name.starts_with("__x86_indirect_"); }
   /// Whether a function saves the place that it returns to, for longjmp: setjmp, its other names, and PLT entries that jump to it.
   [[nodiscard]] bool is_setjmp(FunctionId id) const;
+  /// Returns kBySyscall or kByInterrupt if a function of the kernel is where the processor enters it, by Linux' name of it (linux
+  /// "arch/x86/entry/entry_64.S", "entry_64_compat.S", "entry_32.S", "arch/x86/include/asm/idtentry.h"); else 0.
+  [[nodiscard]] int32_t entry_of(FunctionId id) const;
   [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const { return symbolizer_.is_landing(space, ip, when); }
   /// FlowStep::landing of a call or interrupt: `call` is an address of the instruction.
   [[nodiscard]] int32_t landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const;

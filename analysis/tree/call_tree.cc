@@ -15,6 +15,11 @@ namespace {
 constexpr uint64_t kMostInsnBytes = 15;       // [SDM] 2.3.11
 constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 replaces while it is patched
 
+// How the function that a begin enters was entered.
+FrameKind entered_by(const FlowStep& step, FrameKind otherwise) {
+  return step.landing == kBySyscall ? FrameKind::syscall : step.landing == kByInterrupt ? FrameKind::interrupt : otherwise;
+}
+
 }  // namespace
 
 CallTree::CallTree(const ThreadSchedule* schedule) : state_(std::make_unique<State>(schedule)) {}
@@ -141,7 +146,7 @@ size_t CallTree::State::frame_of_jump(Now& now) {
 // Flow is inside of a function whose start was not seen.
 void CallTree::State::root(Now& now) {
   const bool entry = (now.step.flags & kFlowEntry) != 0 && now.step.kind == FlowKind::begin;
-  enter(now, entry ? FrameKind::call : FrameKind::root, now.step.function, {}, entry ? 0 : kCallNoStart);
+  enter(now, entry ? entered_by(now.step, FrameKind::call) : FrameKind::root, now.step.function, {}, entry ? 0 : kCallNoStart);
 }
 
 // The function is over, another goes on in its place. A handler's successor ends as the handler would have, and still is that of an INT3.
@@ -287,7 +292,7 @@ void CallTree::State::arrive(Now& now, Return back) {
 }
 
 void CallTree::State::enter_handler(Now& now, FunctionId function, const Return& back) {
-  Frame& handler = enter(now, FrameKind::interrupt, function, back.due, 0);
+  Frame& handler = enter(now, entered_by(now.step, FrameKind::interrupt), function, back.due, 0);
   handler.role = back.kernel ? Role::handler : Role::plain;
   handler.landing = back.landing;
 }

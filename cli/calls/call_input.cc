@@ -79,13 +79,8 @@ CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
   const CallThread& thread = tree.threads()[index];
   known.known = true;
   known.passes = among(filter_.pids, thread.pid) && among(filter_.tids, thread.tid);
-  known.last_comm = name_at(thread.tid, kTimeMax);
+  known.last_comm = recording_->comm_at(thread.tid, kTimeMax);
   return known;
-}
-
-std::string CallInput::name_at(int32_t tid, TimeNs when, Interval* valid) const {
-  std::string name = recording_->comm_at(tid, when, valid);
-  return tid == 0 ? "idle" : name;
 }
 
 bool CallInput::decide(const CallStep& step, const CallTree& tree) {
@@ -104,7 +99,7 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);
   const bool ends = step.kind == CallStepKind::leave || step.kind == CallStepKind::on;
   const TimeNs when = ends ? step.start : step.time;
-  if (!known.named.contains(when)) known.comm = name_at(tree.threads()[step.thread].tid, when, &known.named);
+  if (!known.named.contains(when)) known.comm = recording_->comm_at(tree.threads()[step.thread].tid, when, &known.named);
   return known.comm;
 }
 

@@ -67,7 +67,7 @@ class CallInput {
   bool passes(const CallStep& step, const CallTree& tree) { return know(step.thread, tree).passes; }
   /// The same of a sample of another event, and whether it passes --cpu.
   [[nodiscard]] bool wanted(const OtherEvent& sample) const;
-  [[nodiscard]] std::string comm(const OtherEvent& sample) const { return name_at(sample.tid, sample.time); }
+  [[nodiscard]] std::string comm(const OtherEvent& sample) const { return recording_->comm_at(sample.tid, sample.time); }
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
   const std::string& comm(const CallStep& step, const CallTree& tree);
@@ -117,7 +117,6 @@ class CallInput {
   template <typename Options>
   void set_up(Options& options, Progress& progress);
   int ended(const Progress& progress);
-  [[nodiscard]] std::string name_at(int32_t tid, TimeNs when, Interval* valid = nullptr) const;
   std::unique_ptr<Recording> recording_;
   ScriptOptions filter_;
   FunctionTable functions_;

@@ -61,7 +61,7 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
     put(descriptor, kDescriptorThread, member);
     put(descriptor, kDescriptorParent, kProcessTracks + static_cast<uint64_t>(pid));
   } else {
-    put(descriptor, kDescriptorName, fmt::format("{} (cpu {})", thread.tid == 0 ? "idle" : "unknown thread", thread.cpu));
+    put(descriptor, kDescriptorName, fmt::format("{} (cpu {})", thread.tid == 0 ? "swapper" : "unknown thread", thread.cpu));
   }
   put(packet, kPacketTrackDescriptor, descriptor);
   put_packet(out, packet, kNeedsState);

@@ -188,7 +188,7 @@ Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInpu
   if (!out) return out.error();
   const auto put_thread = [&](const Context& context, TimeNs when, size_t column) {
     const int64_t thread = names.thread(context.pid, context.tid);
-    const std::string comm = context.tid == 0 ? "idle" : input.recording().comm_at(context.tid, when);
+    const std::string comm = input.recording().comm_at(context.tid, when);
     (*out)->set(column, thread);
     (*out)->set(column + 1, names.comm(comm, context.pid, thread, when));
   };

@@ -77,7 +77,7 @@ const SampleRows::Who& SampleRows::who(Source& source) {
   const int32_t comm = rows.name(kComm);
   if (who_of_ == &source && who_.pid == pid && who_.tid == tid && who_.comm == comm) return who_;
   const ScriptOptions& filter = input_.filter();
-  const std::string name = tid == 0 ? "idle" : std::string(rows.text(kComm));
+  const std::string name(rows.text(kComm));
   who_of_ = &source;
   who_ = {pid, tid, comm, false, 0, 0};
   who_.wanted = among(filter.pids, pid) && among(filter.tids, tid) && (filter.comms.empty() || among(filter.comms, name));

@@ -104,6 +104,7 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   }
   std::set<std::string> names;
   for (const auto& [tid, name] : recording.thread_names()) names.insert(name);
+  if (known_tasks(recording).tids.contains(0)) names.insert(recording.comm_at(0, kTimeMax));
   for (const std::string& comm : options.comms) {
     if (names.contains(comm)) continue;
     const std::string near = nearest_word(comm, {names.begin(), names.end()});

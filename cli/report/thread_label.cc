@@ -6,7 +6,7 @@
 namespace ptd::cli {
 
 std::string thread_label(const Recording& recording, int32_t tid) {
-  if (tid == 0) return "idle";
+  if (tid == 0) return "swapper";
   if (tid < 0) return "thread not known";
   const auto known = recording.thread_names().find(tid);
   std::string name = known == recording.thread_names().end() ? std::string() : known->second;

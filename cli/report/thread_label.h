@@ -8,7 +8,7 @@
 
 namespace ptd::cli {
 
-/// Returns the thread's last name and its number; of a guest's thread "VM:PID NAME" and its number on its machine. "idle": 0; negative: not known.
+/// Returns the thread's last name and its number; of a guest's thread "VM:PID NAME" and its number on its machine. "swapper": 0; negative: not known.
 [[nodiscard]] std::string thread_label(const Recording& recording, int32_t tid);
 
 }  // namespace ptd::cli

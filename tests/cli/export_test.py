@@ -143,11 +143,11 @@ class Program(Database):
             self.compare_branches(data, path, **dict(zip(("first_ns", "last_ns"), (round(float(text) * 1e9) for text in WINDOW.split(",")))) if data == KERNEL else {})
 
     def compare_branches(self, data, path, **window):
-        """All columns of ptd_branches are those of the table, except that the idle task has perf's name for it."""
+        """All columns of ptd_branches are those of the table."""
         if not os.environ.get("PTDECODE_LIBRARY"):
             return
         from arrow_reader import Library
-        columns = [name for _, name, *_ in self.ask(path, "PRAGMA table_info(ptd_branches)") if name != "id" and not (name == "comm" and data == KERNEL)]
+        columns = [name for _, name, *_ in self.ask(path, "PRAGMA table_info(ptd_branches)") if name != "id"]
         self.assertGreater(len(columns), 14)
         library = Library(os.environ["PTDECODE_LIBRARY"])
         recording = library.open(data)

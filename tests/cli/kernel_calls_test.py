@@ -72,6 +72,14 @@ class KernelCalls(unittest.TestCase):
             rows = map(json.loads, run("functions", "--format", "json", "--limit", "0", *words).stdout.splitlines()[1:])
             self.assertEqual(sum(row["self_instructions"] for row in rows), sum(each["instructions"] for each in streams if each["cpu"] in cpus), words)
 
+    def test_entries_from_untraced_user_code_have_one_kind(self):
+        """The kernel's trace begins at its entries. Their names say how they were entered, wherever the window begins."""
+        for window in ((), ("--time", "24.593,24.594")):
+            calls = [json.loads(line) for line in run("script", "-q", "--format", "json", "--tid", "90", *window).stdout.splitlines()]
+            kinds = {(call["call"], call["kind"]) for call in calls if re.match("entry_SYSCALL_64$|asm_", call.get("call", ""))}
+            self.assertIn(("entry_SYSCALL_64", "syscall"), kinds)
+            self.assertEqual([each for each in kinds if each[1] != ("interrupt" if each[0].startswith("asm_") else "syscall")], [], window)
+
     def test_filling_the_return_stack_calls_nothing(self):
         """Each switch executes 32 "call 1f; int3; 1:" in __switch_to_asm."""
         text = run("script", "--itrace=c", "-F", "ip,sym,addr,symoff,flags", "-C", "1").stdout

@@ -182,7 +182,7 @@ class Loss(unittest.TestCase):
                 want[reason] = want.get(reason, 0) + each["count"]
         self.assertEqual(by_reason, want)
         text = run("stat", "--freeze", "-q", "-i", kernel).stdout.decode()
-        self.assertRegex(text, r"\n  +\d+\.\d\d % +\S+ \S+ +\S+ \S+ +\d+  idle  \(image_mismatch \d+")
+        self.assertRegex(text, r"\n  +\d+\.\d\d % +\S+ \S+ +\S+ \S+ +\d+  swapper  \(image_mismatch \d+")
         self.assertRegex(text, r"\n  \|[ .1-9#]{60}\|\n")
         self.assertIn("image_mismatch, bad_insn: the code that was found is not the code that ran", text)
 

@@ -134,7 +134,7 @@ class BrowserTest(unittest.TestCase):
         focused = lambda: page.evaluate("document.activeElement.getAttribute('aria-label')")  # noqa: E731
         self.assertTrue(focused().startswith("init,"), focused())
         page.keyboard.press("ArrowRight")
-        self.assertTrue(focused().startswith("idle,"), focused())
+        self.assertTrue(focused().startswith("swapper,"), focused())
         page.keyboard.press("ArrowLeft")
         page.keyboard.press("Enter")
         self.assertIn("init", page.inner_text("#flame-info"))

@@ -145,7 +145,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("BPF programs loaded or freed", kinds)
         rows = data["density"]["rows"]
         self.assertEqual([sum(row["bins"]) for row in rows], [row["instructions"] for row in rows])
-        for row in [row for row in rows if row["kind"] == "thread" and row["name"] != "idle"][:4]:
+        for row in [row for row in rows if row["kind"] == "thread" and row["name"] != "swapper"][:4]:
             own = lines("functions", "--json", "-q", "-i", KERNEL, "--tid", row["name"].split()[-1])
             self.assertEqual(row["instructions"], sum(each.get("self_instructions", 0) for each in own), row["name"])
 
