@@ -56,7 +56,6 @@ ptd_code ptd_plan_write(const char* path, const char* output, const ptd_plan_opt
     plan.output_path = output;
     plan.unit_bytes = given.unit_bytes;
     plan.units = given.units;
-    if (int64_t offset = 0; wall_clock_offset(request.path, offset)) plan.wall_offset_ns = offset;
     const Result<PlanReport> report = write_plan(request, plan);
     return report ? PTD_OK : capi::fail(message, report.error());
   });

@@ -216,6 +216,10 @@ int main(int argc, char** argv) try {
   };
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.front() == "help") {  // "ptdecode help COMMAND", as with perf
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   if (!words.front().starts_with('-') && !commands.contains(words.front())) return unknown_command(words.front(), commands);
   put_command_first(app, words, commands);
   try {

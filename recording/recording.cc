@@ -176,7 +176,8 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
 TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEntry& last, const RecordingData& data) {
   constexpr uint64_t kMostBytes = 4U << 20;  // that are read for it
   const Interval time = index.time_of(last, data.timing);
-  if (time.last != kTimeMax || !data.timing.use_time || time.first == kTimeMin) return time.last;
+  const bool is_cut = data.is_part && data.arm.empty();  // the records say when more was written than this part has
+  if ((time.last != kTimeMax && !is_cut) || !data.timing.use_time || time.first == kTimeMin) return time.last;
   std::vector<std::byte> scratch;
   const Bytes bytes = stream.read(last.offset_bytes, std::min(stream.end_offset(), last.offset_bytes + kMostBytes), scratch);
   pt::PacketReader reader(bytes);
@@ -184,7 +185,7 @@ TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEn
   pt::PtClock clock(data.decoder.config);
   pt::Packet packet;
   for (uint64_t at = 0; data.arm.empty() && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) clock.on_packet(packet, at);
-  return clock.known() ? std::max(time.first, data.timing.time.to_ns(clock.now())) : time.first;
+  return clock.known() ? std::clamp(data.timing.time.to_ns(clock.now()), time.first, time.last) : time.first;
 }
 
 /// Finds guests whose TSC has an offset: in the trace of one cpu, a guest's time is less than an earlier one of the host, or the other way round.

@@ -39,23 +39,6 @@ namespace {
 using perfio::kAuxCollision, perfio::kAuxPartial, perfio::kAuxTruncated;
 constexpr size_t kMostWarnings = 100;
 
-const char* clock_name(int32_t id) {
-  switch (id) {
-    case 0:
-      return "realtime";
-    case 1:
-      return "monotonic";
-    case 4:
-      return "monotonic_raw";
-    case 7:
-      return "boottime";
-    case 11:
-      return "tai";
-    default:
-      return "another";
-  }
-}
-
 void add_word(std::string& text, const std::string& word) {
   if (text.find(word) == std::string::npos) text += (text.empty() ? "" : ", ") + word;
 }
@@ -293,14 +276,17 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
   });
 }
 
-void take_clock(const perfio::PerfReader& reader, Survey& survey) {
-  survey.clock = "perf's own";
-  for (const perfio::EventAttr& attr : reader.attrs()) {
-    if (attr.use_clockid) survey.clock = clock_name(attr.clockid);
-  }
-  const perfio::Features& features = reader.features();
-  survey.has_wall_clock = features.has_clock_data;
-  survey.wall_offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
+void take_origin(const Origin& origin, Survey& survey) {
+  survey.hostname = origin.hostname;
+  survey.kernel = origin.kernel;
+  survey.cpu = origin.cpu;
+  survey.cpuid = origin.cpuid;
+  survey.perf_version = origin.perf_version;
+  survey.command = origin.command;
+  survey.cpus_online = origin.cpus_online;
+  survey.clock = origin.clock;
+  survey.has_wall_clock = origin.wall_offset_ns.has_value();
+  survey.wall_offset_ns = origin.wall_offset_ns.value_or(0);
 }
 
 void take_event(perfio::IntelPtInfo info, const perfio::PerfReader& reader, Survey& survey) {
@@ -341,20 +327,12 @@ Result<Survey> survey_perf(const OpenRequest& options) {
     return true;
   });
   if (!status.ok()) return status.error();
-  const perfio::Features& features = reader.features();
   struct stat info {};
   const bool directory = ::stat(options.path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   survey.form = directory ? "perf.data directory" : "perf.data file";
-  survey.hostname = features.hostname;
-  survey.kernel = features.os_release;
-  survey.cpu = features.cpu_desc;
-  survey.cpuid = features.cpuid;
-  survey.perf_version = features.version;
-  survey.command = features.cmdline;
-  survey.cpus_online = features.cpus_online;
   survey.file_bytes = reader.size_bytes();
   survey.kernel_copy = !reader.kcore_dirs().empty();
-  take_clock(reader, survey);
+  take_origin(origin_of(reader), survey);
   if (collector.etm().valid) {
     take_etm_event(collector.etm(), reader, survey);
   } else {
@@ -365,7 +343,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
     survey.warnings.push_back(collector.other_trace() != 0 ? "the trace is of type " + std::to_string(collector.other_trace()) +
                                                                  ", neither Intel PT nor a known version of CoreSight"
                                                            : "the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
-  collector.finish(options, written_at_ns(options.path), recorded_here(features.hostname));
+  collector.finish(options, written_at_ns(options.path), recorded_here(survey.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (std::string unknown = reader.damage().unknown_text(); !unknown.empty()) survey.warnings.push_back(std::move(unknown));
   return survey;
@@ -427,6 +405,8 @@ Survey survey_of(const Recording& recording) {
     if (is_absence(finding) && survey.warnings.size() < kMostWarnings) survey.warnings.push_back(finding.what);
   }
   if (is_part_of_trace(recording)) survey.warnings.emplace_back(kPartOfTrace);
+  take_origin(origin_of(recording), survey);
+  if (survey.command.empty()) survey.command = {recording.description()};
   return survey;
 }
 
@@ -445,18 +425,9 @@ Result<Survey> survey(const OpenOptions& wanted) {
   result.form = bundle ? "bundle" : snapshot ? "CoreSight snapshot" : "LLDB trace bundle";
   struct stat info {};
   if (::stat(options.path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) result.file_bytes = static_cast<uint64_t>(info.st_size);
-  result.command = {(*opened)->description()};
   return result;
 }
 
-bool wall_clock_offset(const std::string& path, int64_t& offset_ns) {
-  if (looks_like_bundle(path)) return false;
-  auto opened = perfio::PerfReader::open(path);
-  if (!opened.ok()) return false;
-  const perfio::Features& features = (*opened)->features();
-  if (!features.has_clock_data) return false;
-  offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
-  return true;
-}
+std::optional<int64_t> wall_clock_offset(const Recording& recording) { return origin_of(recording).wall_offset_ns; }
 
 }  // namespace ptd

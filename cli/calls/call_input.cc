@@ -10,6 +10,7 @@
 #include "cli/options/progress.h"
 #include "cli/options/thread_filters.h"
 #include "cli/options/time_words.h"
+#include "cli/calls/loss_report.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
@@ -53,7 +54,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   made->recording_ = std::move(*opened);
   const Recording& recording = *made->recording_;
   if (!words.time.empty()) {
-    const Result<Interval> range = read_time(words.time, recording, words.input);
+    const Result<Interval> range = read_time(words.time, recording);
     if (!range) return range.error();
     filter.times.push_back(*range);
   }
@@ -249,14 +250,10 @@ std::string left_out_text(uint64_t left_out) {
                      CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
 }
 
-Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {
+Result<Interval> read_time(std::string_view text, const Recording& recording) {
   if (!recording.has_time_conversion())
     return Error{ErrorCode::bad_time_window, "--time: the recording has no times, because the frequency of the trace's clock is not known; give it with --clock-freq", 0};
-  TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
-  for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
-  int64_t offset_ns = 0;
-  if (text.find(':') != std::string_view::npos && !input.is_raw() && wall_clock_offset(input.path, offset_ns))
-    scale.wall_offset_ns = offset_ns;
+  const TimeScale scale{dated_span(recording), wall_clock_offset(recording)};
   return parse_time_words(text, scale);
 }
 

@@ -133,7 +133,7 @@ class CallInput {
 /// A sentence on calls without a path of their own (CallPaths::left_out()).
 [[nodiscard]] std::string left_out_text(uint64_t left_out);
 /// Reads one --time against the recording. Errors: usage.
-[[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
+[[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording);
 /// What of one --time is wrong whatever the recording: found before it is opened.
 [[nodiscard]] Status check_time_words(std::string_view text);
 /// "12.3 us", "3.20 ms", "950 ns"; three digits that matter.

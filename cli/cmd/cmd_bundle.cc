@@ -66,7 +66,7 @@ Result<Interval> time_to_keep(const BundleWords& words) {
   if (words.time.find_first_of("%+:") == std::string::npos) return parse_time_range(words.time);
   const Result<std::unique_ptr<Recording>> recording = open_recording(words.input.repeated());
   if (!recording) return recording.error();
-  Result<Interval> range = read_time(words.time, **recording, words.input);
+  Result<Interval> range = read_time(words.time, **recording);
   if (!range) say_warnings((*recording)->warnings());  // they may give the reason
   return range;
 }

@@ -173,7 +173,7 @@ int run_packets(const PacketsWords& words) {
     return report_error({ErrorCode::no_such_stream, "-C: no trace stream of these cpus", 0});
   Interval range;
   if (!words.time.empty()) {
-    const Result<Interval> parsed = read_time(words.time, recording, words.input);
+    const Result<Interval> parsed = read_time(words.time, recording);
     if (!parsed) return report_error(parsed.error());
     range = *parsed;
     filter.times = {range};

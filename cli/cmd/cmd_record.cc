@@ -79,6 +79,7 @@ int explain() {
   return kExitUsage;
 }
 
+// With -q, only what is missing from the recording.
 std::string summary_text(const RecordWords& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
   const std::string trace = s.sampled ? fmt::format("{} executed, {} with {} bytes of trace", counted(s.instructions, "instruction"), counted(s.samples, "AUX sample"), s.packet_bytes)
@@ -86,13 +87,14 @@ std::string summary_text(const RecordWords& words, const emulate::EmulateResult&
   std::string text = fmt::format("ptdecode: {}: {}, {}, {}, {}{}\n", shown(words.options.output), trace, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
                                  counted(s.programs, "program"),
                                  result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
+  if (words.quiet) text.clear();
   if (s.killed_threads != 0) {
     text += fmt::format("ptdecode: {} killed: the last few instructions that {} ran are not known, and the recording has a gap there\n",
                         s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
   }
-  if (s.code_loads != 0)
+  if (s.code_loads != 0 && !words.quiet)
     text += fmt::format("ptdecode: {} of code from no file (JIT): {}.jit\n", counted(s.code_loads, "piece"), shown(words.options.output));
-  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as requested by --ovf\n", counted(s.overflows, "time"));
+  if (s.overflows != 0 && !words.quiet) text += fmt::format("ptdecode: packets were lost {}, as requested by --ovf\n", counted(s.overflows, "time"));
   if (s.irregular != 0)
     text += fmt::format("ptdecode: the flow was lost {}: the emulator did not report where it continued\n", counted(s.irregular, "time"));
   for (const std::string& warning : s.warnings) text += "ptdecode: " + warning + "\n";
@@ -224,7 +226,7 @@ int run_record(RecordWords& words) {
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
   options.output = result->output;
-  if (!words.quiet || !result->summary.warnings.empty() || result->summary.irregular != 0) say_on_error(summary_text(words, *result));
+  say_on_error(summary_text(words, *result));
   keep_recorded(options.output, words.stash, words.quiet);
   return result->exit_status;
 }
@@ -290,7 +292,7 @@ Command add_record(CLI::App& app) {
                      "complete a recording of --emulate whose processes were all killed, from the folder OUTPUT.work-XXXXXX that they "
                      "left");
   add_stash_options(command, words->stash);
-  command.add_flag("-q,--quiet", words->quiet, "no summary");
+  command.add_flag("-q,--quiet", words->quiet, "no summary, but what is missing from the recording");
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
       "The exit status is the program's; 127 if it does not exist and 126 if it cannot be run. Processes and threads that it starts are recorded too.\n"

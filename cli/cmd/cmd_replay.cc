@@ -146,7 +146,7 @@ int run_replay(const ReplayWords& words) {
   if (!recording) return report_error(recording.error());
   replay::ReplayFilter filter{{}, options.cpus, options.pids, options.tids};
   if (!words.time.empty()) {
-    const Result<Interval> range = read_time(words.time, **recording, words.input);
+    const Result<Interval> range = read_time(words.time, **recording);
     if (!range) return report_error(range.error());
     filter.time = *range;
   }

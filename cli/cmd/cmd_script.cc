@@ -160,12 +160,9 @@ std::string file_text(const ScriptOptions& options, const Recording& recording) 
 }
 
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.
-Status find_time_of_day(const ScriptWords& words, std::optional<int64_t>& offset_ns) {
-  int64_t ns = 0;
-  if (words.input.is_raw() || !wall_clock_offset(words.input.path, ns))
-    return Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
-  offset_ns = ns;
-  return {};
+Status find_time_of_day(const Recording& recording, std::optional<int64_t>& offset_ns) {
+  offset_ns = wall_clock_offset(recording);
+  return offset_ns ? Status{} : Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
 }
 
 int run_calls(const ScriptWords& words) {
@@ -179,7 +176,7 @@ int run_calls(const ScriptWords& words) {
   CallInput& input = **opened;
   const bool cpus = input.recording().streams().front().cpu >= 0;
   std::optional<int64_t> wall_offset;
-  if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
+  if (Status status = words.tod ? find_time_of_day(input.recording(), wall_offset) : Status{}; !status) return report_error(status.error());
   input.set_symbols(split_names(words.symbols));
   CallScript script(input, split_names(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
   CallJson json(input, split_names(words.symbols));
@@ -231,12 +228,12 @@ int run_script(const ScriptWords& words) {
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   for (const std::string& text : words.times) {
-    const Result<Interval> range = read_time(text, recording, words.input);
+    const Result<Interval> range = read_time(text, recording);
     if (!range) return report_error(range.error());
     options->times.push_back(*range);
   }
   if (words.tod || options->fields.has(Field::tod)) {
-    if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
+    if (Status status = find_time_of_day(recording, options->wall_offset_ns); !status) return report_error(status.error());
   }
   if (options->fields.has(Field::srcline) && !words.input.is_raw() && looks_like_bundle(words.input.path))
     say_on_error("ptdecode: " + no_source_lines("srcline").message + "\n");

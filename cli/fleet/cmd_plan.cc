@@ -46,8 +46,6 @@ int run_plan(PlanWords words) {
     raw = raw_options(words.input);
     if (!raw) return report_error(raw.error());
     plan.raw = &*raw;
-  } else if (int64_t offset = 0; wall_clock_offset(words.input.path, offset)) {
-    plan.wall_offset_ns = offset;
   }
   const Result<PlanReport> report = write_plan(*asked, plan);
   if (!report) return report_error(explain_absent(words.input, report.error()));

@@ -99,6 +99,8 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
   if (comma == std::string_view::npos && text.ends_with('%'))
     comma = text.find("%-") == std::string_view::npos ? comma : text.find("%-") + 1;
   if (comma == std::string_view::npos || text.size() == 1) return wrong;
+  const bool several = text.find(',', comma + 1) != std::string_view::npos || text.substr(0, comma).find("%-") != std::string_view::npos;
+  if (several) return bad_window(fmt::format("--time: '{}' has several ranges: give one ('ptdecode script' takes --time more than once)", text));
   const std::string_view first = text.substr(0, comma), last = text.substr(comma + 1);
   Interval range;
   const TimeNs start = scale.span.empty() ? kTimeMin : scale.span.first;  // the end may be unknown

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,7 @@ struct Survey {
 [[nodiscard]] PTD_API Result<Survey> survey(const OpenOptions& options);
 /// Returns the survey of an open recording.
 [[nodiscard]] PTD_API Survey survey_of(const Recording& recording);
-/// Sets `offset_ns` to the time of day minus the time of the recording. Returns false if the recording has no wall clock (perf record -k).
-[[nodiscard]] PTD_API bool wall_clock_offset(const std::string& path, int64_t& offset_ns);
+/// Returns the time of day minus the time of the recording, in nanoseconds; nothing if the recording has no wall clock (perf record -k).
+[[nodiscard]] PTD_API std::optional<int64_t> wall_clock_offset(const Recording& recording);
 
 }  // namespace ptd

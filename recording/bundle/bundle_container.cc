@@ -7,6 +7,8 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "image/base/fnv.h"
 #include "image/base/interrupt.h"
@@ -62,7 +64,7 @@ ChunkHeader decode(Bytes bytes) {
 bool is_known(std::string_view type) {
   constexpr std::array kKnown = {chunk::kInfo,  chunk::kConfig, chunk::kStreams, chunk::kAux,    chunk::kContexts,   chunk::kNotes,
                                  chunk::kImage, chunk::kCode,   chunk::kLines,   chunk::kSymbols, chunk::kPokes,     chunk::kSpans,
-                                 chunk::kArm,   chunk::kGuests, chunk::kEvents, chunk::kEventNames, chunk::kWindows, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,
+                                 chunk::kArm,   chunk::kGuests, chunk::kEvents, chunk::kEventNames, chunk::kOrigin, chunk::kWindows, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,
                                  chunk::kSites, chunk::kPlan,  chunk::kIndex,  chunk::kEnd};
   return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
 }
@@ -184,6 +186,7 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
   }
   if (get<uint32_t>(file, 12) != 0) return Error{ErrorCode::contradictory_record, path + ": the header of the bundle is damaged", 12};
   BundleChunks chunks;
+  std::set<std::string> skipped;
   uint64_t left_bytes = kFreeContentBytes + kContentGrowth * file.size();
   uint32_t count = 0;
   uint64_t header_hash = kFnvStart;
@@ -197,6 +200,7 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
     if (!is_known(header.type)) {
       const bool optional = header.type[0] >= 'a' && header.type[0] <= 'z';
       if (!optional) return Error{ErrorCode::unsupported_version, what + "unknown type, and the bundle cannot be read without it", at};
+      if (!skipped.emplace(header.type).second) return Error{ErrorCode::contradictory_record, what + "it occurs twice", at};
     } else {
       const bool is_trace = header.type == chunk::kAux;
       auto content = content_of(header, stored, is_trace ? ~uint64_t{0} : left_bytes);

@@ -22,7 +22,7 @@ inline constexpr uint32_t kBundleVersion = 2;
 namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
-                                  kArm = "ARMS", kGuests = "GUES", kEvents = "evnt", kEventNames = "enam", kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals",
+                                  kArm = "ARMS", kGuests = "GUES", kEvents = "evnt", kEventNames = "enam", kOrigin = "orig", kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals",
                                   kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 

@@ -1,4 +1,4 @@
-// Encodes samples of other events as bytes and back.
+// Encodes samples of other events, origin and names of events as bytes and back.
 #include "recording/bundle/bundle_events.h"
 
 #include <algorithm>
@@ -109,6 +109,44 @@ Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t fil
     return Error{ErrorCode::bad_format, path + ": its samples of other events" + (budget.exceeded() ? ": " + ListBudget::message() : " are damaged"), 0};
   }
   return events;
+}
+
+Status write_origin(const RecordingData& data, BundleFileWriter& file) {
+  const Origin& origin = data.origin;
+  if (!origin.clock.empty()) {
+    ByteWriter out;
+    for (const std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock}) out.text(*text);
+    out.number(origin.command.size());
+    for (const std::string& word : origin.command) out.text(word);
+    out.number(origin.cpus_online);
+    out.flag(origin.wall_offset_ns.has_value());
+    out.signed_number(origin.wall_offset_ns.value_or(0));
+    if (Status status = file.add(chunk::kOrigin, out.bytes()); !status.ok()) return status;
+  }
+  const EventNames& names = data.event_names;
+  if (names.width_columns == 0) return {};
+  ByteWriter out;
+  out.text(names.modifiers);
+  out.number(names.width_columns);
+  return file.add(chunk::kEventNames, out.bytes());
+}
+
+bool read_origin(ByteReader in, Origin& origin) {
+  for (std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock}) *text = in.text();
+  for (uint64_t left = in.count(sizeof(std::string)); left > 0 && in.ok(); --left) origin.command.push_back(in.text());
+  origin.cpus_online = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  const bool has_wall = in.flag();
+  const int64_t offset_ns = in.signed_number();
+  if (has_wall) origin.wall_offset_ns = offset_ns;
+  return in.done();
+}
+
+bool read_event_names(ByteReader in, EventNames& names) {
+  constexpr uint64_t kMostColumns = 64;
+  constexpr size_t kMostLetters = 16;
+  names.modifiers = in.text();
+  names.width_columns = static_cast<uint32_t>(in.number_to(kMostColumns));
+  return in.done() && names.modifiers.size() <= kMostLetters;
 }
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Encodes samples of other events as bytes of a bundle and back. Private to recording.
+// Encodes samples of other events, and where and by what the recording was made, as bytes of a bundle and back. Private to recording.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_wire.h"
 #include "recording/data/other_events.h"
+#include "recording/data/recording_data.h"
 
 namespace ptd {
 
@@ -19,4 +20,11 @@ void write_other_events(const OtherEvents& events, ByteWriter& out);
 [[nodiscard]] Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t file_bytes, const std::string& path,
                                                       const std::vector<Interval>& times, size_t most);
 
+/// Writes the recording's origin and the names of its events, each if there is something to write. Errors: those of BundleFileWriter::add().
+[[nodiscard]] Status write_origin(const RecordingData& data, BundleFileWriter& file);
+/// Reads them. Returns false if they are damaged.
+[[nodiscard]] bool read_origin(ByteReader in, Origin& origin);
+[[nodiscard]] bool read_event_names(ByteReader in, EventNames& names);
+
 }  // namespace ptd
+

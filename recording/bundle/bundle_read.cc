@@ -73,7 +73,6 @@ class Loader {
   bool read_notes(ByteReader in);
   bool read_pokes(ByteReader in);
   bool read_spans(ByteReader in);
-  bool read_event_names(ByteReader in);
   Status load_image();
 
   const OpenRequest& options_;
@@ -329,14 +328,6 @@ bool Loader::read_spans(ByteReader in) {
   return in.done() && (spans_.empty() || spans_.size() == data_.streams.size());
 }
 
-bool Loader::read_event_names(ByteReader in) {
-  constexpr uint64_t kMostColumns = 64;
-  data_.event_names.modifiers = in.text();
-  data_.event_names.width_columns = static_cast<uint32_t>(in.number_to(kMostColumns));
-  constexpr size_t kMostLetters = 16;
-  return in.done() && data_.event_names.modifiers.size() <= kMostLetters;
-}
-
 Status Loader::load_image() {
   BundleCodeReader code;
   if (Status status = code.read(reader_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
@@ -406,7 +397,9 @@ Status Loader::load() {
   const bool has_arm = chunks_.find(chunk::kArm) != chunks_.end();
   if (has_arm && !read_arm_sources(reader_of(chunk::kArm), options_, data_)) return damaged(chunk::kArm);
   const auto names = chunks_.find(chunk::kEventNames);
-  if (names != chunks_.end() && !read_event_names(reader_of(chunk::kEventNames))) return damaged(chunk::kEventNames);
+  if (names != chunks_.end() && !read_event_names(reader_of(chunk::kEventNames), data_.event_names)) return damaged(chunk::kEventNames);
+  const auto origin = chunks_.find(chunk::kOrigin);
+  if (origin != chunks_.end() && !read_origin(reader_of(chunk::kOrigin), data_.origin)) return damaged(chunk::kOrigin);
   const auto windows = chunks_.find(chunk::kWindows);
   if (windows != chunks_.end() && !read_windows(reader_of(chunk::kWindows), data_)) return damaged(chunk::kWindows);
   if (Status status = load_image(); !status.ok()) return status;

@@ -466,14 +466,6 @@ void Writer::list_parts(const std::string& input, const BundleFileWriter& file) 
 }
 
 // The names of perf's events are columns of listings.
-Status write_event_names(const EventNames& names, BundleFileWriter& file) {
-  if (names.width_columns == 0) return {};
-  ByteWriter out;
-  out.text(names.modifiers);
-  out.number(names.width_columns);
-  return file.add(chunk::kEventNames, out.bytes());
-}
-
 // Samples of other events are listed beside the flow.
 Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
   constexpr size_t kMostEvents = 500'000;
@@ -543,7 +535,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   auto file = bundle.dry_run ? BundleFileWriter::measure() : BundleFileWriter::create(bundle.output_path);
   if (!file.ok()) return file.error();
   if (Status status = writer.write(**file); !status.ok()) return status.error();
-  if (Status status = write_event_names(event_names(**recording), **file); !status.ok()) return status.error();
+  if (Status status = write_origin(data_of(**recording), **file); !status.ok()) return status.error();
   if (bundle.raw == nullptr) {
     if (Status status = write_events(options.path, bundle.time, **file, report); !status.ok()) return status.error();
   }
@@ -573,7 +565,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   make_plan(options, by_count != 0 ? by_count : wanted.unit_bytes != 0 ? wanted.unit_bytes : kUnitBytes, data, plan);
   plan.findings = (*recording)->findings();
   plan.findings.erase(plan.findings.begin(), plan.findings.begin() + static_cast<std::ptrdiff_t>(data.timeline.findings().size()));
-  plan.wall_offset_ns = wanted.wall_offset_ns;
+  plan.wall_offset_ns = data.origin.wall_offset_ns;
   plan.frozen = options.freeze || (data.plan && data.plan->frozen);
   auto file = BundleFileWriter::create(wanted.output_path);
   if (!file.ok()) return file.error();
@@ -583,7 +575,7 @@ Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& wan
   writer.set_plan(plan);
   writer.cut({});
   if (Status status = writer.write(**file); !status.ok()) return status.error();
-  if (Status status = write_event_names(event_names(**recording), **file); !status.ok()) return status.error();
+  if (Status status = write_origin(data_of(**recording), **file); !status.ok()) return status.error();
   if (const auto error = shrunk_error(shrunk_before)) return *error;
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();

@@ -16,7 +16,6 @@ struct PlanOptions {
   uint64_t unit_bytes = 0;      ///< about so many bytes of trace in a unit; 0: kUnitBytes
   uint32_t units = 0;           ///< or about so many units in all; 0: by size
   const RawOptions* raw = nullptr;  ///< set: the input is a raw capture
-  std::optional<int64_t> wall_offset_ns;  ///< see wall_clock_offset()
 };
 inline constexpr uint64_t kUnitBytes = 128ULL << 20;
 

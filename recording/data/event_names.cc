@@ -1,4 +1,4 @@
-// EventNames: see event_names.h. Names and modifiers: perf-list(1), "EVENT MODIFIERS"; perf_event_open(2), "exclude_user" and what follows.
+// EventNames, Origin: see event_names.h. Names and modifiers: perf-list(1), "EVENT MODIFIERS"; perf_event_open(2), "exclude_user" and what follows.
 #include "recording/data/event_names.h"
 
 #include <algorithm>
@@ -12,6 +12,23 @@
 
 namespace ptd {
 namespace {
+
+const char* clock_name(int32_t id) {
+  switch (id) {
+    case 0:
+      return "realtime";
+    case 1:
+      return "monotonic";
+    case 4:
+      return "monotonic_raw";
+    case 7:
+      return "boottime";
+    case 11:
+      return "tai";
+    default:
+      return "another";
+  }
+}
 
 constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = perfio::kEventTypeTracepoint, kTypeRaw = 4, kFirstDynamicType = 6;
 constexpr std::array<std::string_view, 10> kHardware = {
@@ -90,5 +107,31 @@ EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t 
 }
 
 const EventNames& event_names(const Recording& recording) { return data_of(recording).event_names; }
+
+Origin origin_of(const perfio::PerfReader& reader) {
+  const perfio::Features& features = reader.features();
+  Origin origin{features.hostname, features.os_release, features.cpu_desc, features.cpuid, features.version, features.cmdline, features.cpus_online, "perf's own", {}};
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid) origin.clock = clock_name(attr.clockid);
+  }
+  if (features.has_clock_data) origin.wall_offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
+  return origin;
+}
+
+const Origin& origin_of(const Recording& recording) { return data_of(recording).origin; }
+
+std::string describe(const Origin& origin, const std::string& path) {
+  std::string text = path;
+  const auto add = [&](const char* label, const std::string& value) {
+    if (!value.empty()) text += std::string(", ") + label + " " + value;
+  };
+  add("host", origin.hostname);
+  add("kernel", origin.kernel);
+  add("cpu", origin.cpu.empty() ? origin.cpuid : origin.cpu);
+  std::string command;
+  for (const std::string& word : origin.command) command += (command.empty() ? "" : " ") + word;
+  add("command", command);
+  return text;
+}
 
 }  // namespace ptd

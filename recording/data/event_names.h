@@ -1,7 +1,9 @@
 // EventNames: perf's names of the events that it synthesises from a trace, for listings in perf's columns.
+// Origin: where and by what a recording was made.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,5 +29,21 @@ struct EventNames {
 [[nodiscard]] EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type);
 /// Returns those of an opened recording, valid as long as the recording.
 [[nodiscard]] const EventNames& event_names(const Recording& recording);
+
+/// What the header of a perf.data file says of its recording; all empty for other forms. A bundle keeps it.
+struct Origin {
+  std::string hostname, kernel, cpu, cpuid, perf_version;
+  std::vector<std::string> command;
+  uint32_t cpus_online = 0;
+  std::string clock;                      ///< "perf's own", "monotonic", ...
+  std::optional<int64_t> wall_offset_ns;  ///< time of day = time + this; none: not recorded
+};
+
+/// Returns what the file's header says, and its events of their clock.
+[[nodiscard]] Origin origin_of(const perfio::PerfReader& reader);
+/// Returns that of an opened recording, valid as long as the recording.
+[[nodiscard]] const Origin& origin_of(const Recording& recording);
+/// Returns `path` and what is known of the recording, in one line.
+[[nodiscard]] std::string describe(const Origin& origin, const std::string& path);
 
 }  // namespace ptd

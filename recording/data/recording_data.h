@@ -56,6 +56,7 @@ struct RecordingData {
   std::vector<std::string> warnings;
   bool lacks_period = false;       ///< whether that period is to be found in the packets of a raw trace
   std::string period_contradicts;  ///< a sentence, if MTC packets have another period than the settings say, as found by index_streams()
+  Origin origin;
   std::string description;
   bool is_part = false;  ///< a bundle that was cut to a time
   EventNames event_names;

@@ -89,20 +89,6 @@ bool from_this_host(const perfio::Features& features) {
   return features.hostname.empty() || (::uname(&own) == 0 && features.hostname == own.nodename);
 }
 
-std::string describe(const perfio::Features& features, const std::string& path) {
-  std::string text = path;
-  const auto add = [&](const char* label, const std::string& value) {
-    if (!value.empty()) text += std::string(", ") + label + " " + value;
-  };
-  add("host", features.hostname);
-  add("kernel", features.os_release);
-  add("cpu", features.cpu_desc.empty() ? features.cpuid : features.cpu_desc);
-  std::string command;
-  for (const std::string& word : features.cmdline) command += (command.empty() ? "" : " ") + word;
-  add("command", command);
-  return text;
-}
-
 bool uses_monotonic_clock(const perfio::PerfReader& reader) {
   for (const perfio::EventAttr& attr : reader.attrs()) {
     if (attr.use_clockid && attr.clockid == kClockMonotonic) return true;
@@ -271,7 +257,8 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
-  data.description = describe(reader->features(), options.path);
+  data.origin = origin_of(*reader);
+  data.description = describe(data.origin, options.path);
   etm.snapshot_mode = fold.is_snapshot();
   if (etm.valid) arm.finish(etm, options.use_time, data);
   for (Finding& finding : arm.findings()) image.builder.add_finding(std::move(finding));

@@ -151,6 +151,30 @@ class Bundles(unittest.TestCase):
             self.assertEqual(*lists)
             self.assertGreater(len(lists[0]), 1000)
 
+    def test_times_of_a_part(self):
+        """The bounds of a part are those of the trace that it has, also if a thread has none in it."""
+        def info(path):
+            return json.loads(run(["info", "-i", path, "--json"])[1])
+        for whole, window in ((SOURCE / "data" / "kernel" / "kernel.bundle", "10%-20%"), (SOURCE / "data" / "user" / "pair.bundle", "90%-100%")):
+            part = self.make([whole], "--time", window)
+            first, last = info(part)["time_ns"]
+            times = [float(line.strip().rstrip(b":")) for line in run(["script", "-i", part, "--itrace=b", "-F", "time", "--ns"])[1].splitlines()]
+            self.assertLess(abs(max(times) * 1e9 - last), 0.02 * (last - first), whole)
+            status, out, err = run(["functions", "-i", part, "--time", "60%-90%"])
+            self.assertEqual(status, 0, err)
+            self.assertRegex(out, rb"instructions|function")
+
+    def test_facts_of_the_recording(self):
+        """Where and by what it was made, as `info` tells, and times of day."""
+        demo = SOURCE / "data" / "demo"
+        bundle = self.make([demo])
+        facts, kept = (json.loads(run(["info", "-i", path, "--json"])[1]) for path in (demo, bundle))
+        names = ["host", "kernel", "cpu", "cpuid", "command", "clock"]
+        self.assertEqual([kept[name] for name in names], [facts[name] for name in names])
+        self.assertTrue(all(kept[name] for name in names), kept)
+        self.assertEqual([kept.get("wall_offset_ns"), kept.get("cpus_online")], [facts.get("wall_offset_ns"), facts.get("cpus_online")])
+        self.assertEqual(*(run(["script", "-i", path, "--tod", "--itrace=b", "-F", "tod,ip"]) for path in (demo, bundle)))
+
     def test_bundle_of_a_bundle(self):
         demo = self.demo()
         first = self.make([demo])

@@ -248,6 +248,13 @@ class NewUser(unittest.TestCase):
             self.assertEqual((SOURCE / words.group(2)).read_bytes(), (pathlib.Path(folder) / "picture.svg").read_bytes())
         self.assertIn(f"]({words.group(2)})", readme)
 
+    def test_help_is_a_command(self):
+        for words, same in ((["help"], ["--help"]), (["help", "record"], ["record", "--help"])):
+            asked, usual = run(*words), run(*same)
+            self.assertEqual((asked.returncode, asked.stdout), (0, usual.stdout))
+        self.assertIn(b"'bogus' is not a command", run("help", "bogus").stderr)
+        self.assertIn(b"has several ranges: give one", run("functions", "-i", DEMO, "--time", "10%-20%,30%-40%").stderr)
+
     def test_unknown_words_are_named(self):
         for words, said in ((["bogus"], b"'bogus' is not a command; the commands: bundle, check"), (["scirpt"], b"did you mean 'script'?"),
                             (["stats", "-x"], b"did you mean 'stat'?"), ([DEMO], b"ptdecode info -i ")):

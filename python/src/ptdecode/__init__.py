@@ -449,7 +449,7 @@ class Recording:
 
     def _span(self) -> "tuple[int, int]":
         """The time of the whole trace: what percentages refer to."""
-        streams = self.streams
+        streams = [stream for stream in self.streams if stream.first_ns is not None or stream.last_ns is not None]
         firsts, lasts = [stream.first_ns for stream in streams], [stream.last_ns for stream in streams]
         if None in lasts:  # nothing in that stream is dated after its last PSB, but records around it are
             lasts = (self.info().get("time_ns") or [None, None])[1:]
