@@ -2,12 +2,14 @@
 #include "decoder/arm/resolver.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ptd::arm {
 namespace {
 
 constexpr uint64_t kCommitAtOnce = 128;     // P0 elements, approximately
 constexpr uint64_t kMostAtOnce = 1U << 12;  // bytes of trace
+constexpr uint64_t kMostBeforeInfo = 64;    // bytes from an A-Sync to its trace info
 
 bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
 
@@ -31,6 +33,13 @@ EventKind event_of(ElementKind kind) {
   }
 }
 
+/// Returns whether a packet says nothing of the flow, or begins it.
+bool comes_before_info(PacketKind kind) {
+  using enum PacketKind;
+  return kind == async || kind == trace_info || kind == discard || kind == timestamp || kind == ts_marker || kind == ignore || kind == ccnt_f1 ||
+         kind == ccnt_f2 || kind == ccnt_f3;
+}
+
 }  // namespace
 
 void Resolver::begin(Bytes bytes, std::span<const TimestampRepair> repairs) {
@@ -42,6 +51,7 @@ void Resolver::begin(Bytes bytes, std::span<const TimestampRepair> repairs) {
   depth_ = 0;
   ignored_ = 0;
   awaits_address_ = overflowed_ = false;
+  unread_from_ = kNone;
   state_ = State::no_sync;
   sync_from_ = 0;
 }
@@ -53,12 +63,22 @@ bool Resolver::resync(uint64_t from) {
     return false;
   }
   reader_.seek(at);
+  sync_at_ = at;
+  unread_from_ = kNone;
+  info_is_lost_ = false;
   state_ = State::wait_info;
   return true;
 }
 
+/// The trace info after an A-Sync is damaged or lost: nothing up to `end` was decoded ([ETMv4] "Trace Info instruction trace packet").
+void Resolver::lose_unread(uint64_t end) {
+  const uint64_t from = std::exchange(unread_from_, kNone);
+  if (from != kNone) flows_->each([&](Follower& f) { f.lose(GapReason::bad_packet, from, end - from); });
+}
+
 /// Handles packets that cannot be split or that contradict each other: skips to the next A-Sync at or after `from`.
 void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
+  lose_unread(offset);
   const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
   flows_->each([&](Follower& f) { f.lose(reason, offset, next - std::min(next, offset)); });
   queue_.clear();
@@ -91,6 +111,7 @@ TraceStop Resolver::run(BatchTarget target, uint64_t end_offset) {
     }
   }
   if (state_ != State::done) return TraceStop::full;
+  lose_unread(bytes_.size());
   if (ignored_ != 0) {
     Element element;
     element.value = ignored_;
@@ -207,13 +228,18 @@ void Resolver::end_ahead() {
   first_noted_ = 0;
 }
 
-/// Before the first trace info packet, only packets outside the flow are meaningful.
+/// Before the first trace info packet, only packets outside the flow are meaningful. Trace units write few others (seen: an atom).
 void Resolver::on_start(const Packet& packet, uint64_t offset) {
   Element element;
   element.offset_bytes = offset;
   element.value = packet.value;
   if (packet.kind == PacketKind::event) return flows_->each([&](Follower& f) { f.simple_event(EventKind::trace_event, element); });
+  if (packet.kind == PacketKind::overflow) return stop(packet, offset);
+  if (packet.kind == PacketKind::async && unread_from_ != kNone) info_is_lost_ = true;
+  if (!comes_before_info(packet.kind) && unread_from_ == kNone) unread_from_ = sync_at_;
   if (packet.kind != PacketKind::trace_info) return;
+  if (info_is_lost_ || offset - sync_at_ > kMostBeforeInfo) lose_unread(offset);
+  unread_from_ = kNone;
   state_ = State::decoding;
   depth_ = packet.extra;
   if (depth_ != 0) {
@@ -290,6 +316,7 @@ void Resolver::on_speculation(const Packet& packet, Element element) {
 }
 
 void Resolver::stop(const Packet& packet, uint64_t offset) {
+  lose_unread(offset);
   // Elements that are not part of the flow are still output.
   for (size_t i = 0; i < queue_.size(); ++i) {
     const Element& element = *queue_.at(i);

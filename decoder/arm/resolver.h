@@ -23,6 +23,7 @@ class Resolver {
   [[nodiscard]] uint64_t queued() const { return queue_.size(); }
 
  private:
+  static constexpr uint64_t kNone = ~uint64_t{0};
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
   bool run_plain(uint64_t end_offset);
@@ -32,6 +33,7 @@ class Resolver {
   void queue_ahead();
   void end_ahead();
   bool resync(uint64_t from);
+  void lose_unread(uint64_t end);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);
   void on_flow(const Packet& packet, Element element);
@@ -61,6 +63,9 @@ class Resolver {
   bool overflowed_ = false;
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
+  uint64_t sync_at_ = 0;    ///< the A-Sync found there
+  uint64_t unread_from_ = kNone;  ///< `sync_at_`, if packets of the flow came after it before a trace info
+  bool info_is_lost_ = false;     ///< and another A-Sync came
   uint64_t packet_offset_ = 0;
   // The examined packets come after the queue and end at the position of the reader; their commits are counted.
   uint64_t behind_ = 0, ahead_ = 0;  ///< the first examined packet, and the end of the last

@@ -155,6 +155,41 @@ TEST(ArmDamage, MissingAtomsBeforeAnExceptionAreAGap) {
   RecordProperty("damages", std::to_string(damages));
 }
 
+// [ETMv4] "Trace Info instruction trace packet": nothing can be decoded between an A-Sync and its Trace Info. If that is missing, or one of its bits is
+// wrong, the flow is as it was or has a gap.
+TEST(ArmDamage, NoFlowWithoutTraceInfoIsAGap) {
+  constexpr size_t kInfoAt = arm::kAsyncBytes, kInfoBytes = 3;
+  for (const char* name : {"arm/plain", "arm/threads", "arm_kernel/kernel"}) {
+    OpenOptions options;
+    options.path = std::string(PTD_SOURCE_DIR) + "/data/" + name + ".bundle";
+    const auto opened = Recording::open(options);
+    ASSERT_TRUE(opened.ok());
+    for (uint32_t stream = 0; stream < (*opened)->streams().size(); ++stream) {
+      std::vector<std::byte> scratch;
+      AuxSegment segment;
+      uint64_t from = 0;
+      ASSERT_TRUE((*opened)->next_segment(stream, from, segment, scratch));
+      const Bytes part = segment.bytes.first(std::min<size_t>(segment.bytes.size() - segment.tail_bytes, 20'000));
+      const std::vector<std::byte> whole(part.begin(), part.end());
+      const auto decoder = (*opened)->make_decoder(stream);
+      segment.tail_bytes = 0;
+      segment.bytes = whole;
+      const Walked right = walk(*decoder, segment);
+      ASSERT_FALSE(right.ranges.empty());
+      for (size_t bit = 0; bit <= 8 * kInfoBytes; ++bit) {
+        std::vector<std::byte> damaged = whole;
+        const auto info = damaged.begin() + kInfoAt;
+        if (bit == 8 * kInfoBytes) damaged.erase(info, info + kInfoBytes);
+        else info[static_cast<std::ptrdiff_t>(bit / 8)] ^= static_cast<std::byte>(1U << bit % 8);
+        segment.bytes = damaged;
+        const Walked got = walk(*decoder, segment);
+        EXPECT_TRUE(bit < 8 * kInfoBytes || (got.ranges.empty() && got.bad_packet)) << name << stream;
+        EXPECT_TRUE(got.before_gap.size() > right.before_gap.size() || got.ranges == right.ranges) << name << stream << ", bit " << bit;
+      }
+    }
+  }
+}
+
 TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {
   PTD_NEED_CORPUS();
   for (const char* name : {"ete_spec_1", "ete-maxspec78_commopt0", "ete_ip", "cs-juno_r1_1"}) {
