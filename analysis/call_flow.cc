@@ -22,7 +22,8 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
 
 void CallFlow::begin_segment(const AuxSegment& segment, bool window) {
   if (window) end_window();
-  dates_.begin_segment(dates_.in_ns() ? segment.time.first : kTimeMin);
+  dates_.begin_segment(dates_.in_ns() ? segment.time.first : kTimeMin, segment.tsc.use);
+  segment_end_ = segment.time.last;
   segment_time_ = look_up_time(segment.time);
   if (!epoch_time_.contains(when())) begin_epoch();
 }
@@ -295,6 +296,7 @@ void CallFlow::resolve_unseen(Ip to) {
 
 void CallFlow::take_mark(const Mark& mark) {
   synced_ = is_dated(mark);
+  if (mark.time.last < segment_end_) dates_.set_clock_known();
   if (synced_) told(likeliest(mark), mark.cycles);
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
@@ -446,7 +448,8 @@ void CallFlow::take_gap(const Gap& gap) {
   } else {
     push(step);
   }
-  dates_.set_beside_loss();
+  const bool loses_packets = gap.reason == GapReason::overflow || gap.reason == GapReason::aux_lost || gap.reason == GapReason::bad_packet;
+  dates_.set_beside_loss(loses_packets);
   stop();
   proved_ = lost_ = true;
   paused_ = halted_ = synced_ = false;

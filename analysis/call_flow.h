@@ -340,6 +340,7 @@ class CallFlow {
   std::unordered_map<const BlockTable*, Nodes> tables_;  ///< one for each decoder
   Nodes* nodes_ = nullptr;                               ///< that of blocks_
   Interval segment_time_;
+  TimeNs segment_end_ = kTimeMax;  ///< upper bound of the segment's times
   uint32_t epoch_ = 1;
   Interval epoch_time_;  ///< moments at which all answers of this epoch are right
   std::optional<Pending> pending_;

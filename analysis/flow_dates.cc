@@ -44,7 +44,9 @@ class Parts {
 
 }  // namespace
 
-void FlowDates::begin_segment(TimeNs first) {
+void FlowDates::begin_segment(TimeNs first, bool timed) {
+  clock_lost_ = !timed;
+  beside_loss_ = beside_loss_ || clock_lost_;
   if (!timed_ && first != kTimeMin) now_ = std::max(now_, first);
   cycles_.begin_segment();
   last_count_.reset();
@@ -121,7 +123,7 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   point_count_ = 0;
   resumes_ = 0;
   silent_ = false;
-  estimated_ = std::exchange(beside_loss_, false);
+  estimated_ = std::exchange(beside_loss_, clock_lost_);
   now_ = time;
   anchor_position_ = position_;
   return std::span<const Date>(dates_).first(points.size());

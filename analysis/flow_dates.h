@@ -51,8 +51,8 @@ class FlowDates {
   explicit FlowDates(const FlowClock& clock) : clock_(clock) {}
 
   /// Cycles are counted from 0 again: the stream's next segment.
-  /// `first`: a lower bound of its times (kTimeMin: none), which serves until the first anchor.
-  void begin_segment(TimeNs first = kTimeMin);
+  /// `first`: a lower bound of its times (kTimeMin: none), which serves until the first anchor. `timed`: the clock is known at its start.
+  void begin_segment(TimeNs first = kTimeMin, bool timed = true);
   void ran(uint64_t instructions) { position_ += instructions; }
   /// Adds a point. `resumes`: the flow was stopped before it, and waiting ends here. `silent`: packets may be missing from the
   /// pause, because the core slept or the flow was lost.
@@ -62,8 +62,14 @@ class FlowDates {
     if (point_count_ == points_.size()) [[unlikely]] grow();
     points_[point_count_++] = {position_, resumes};
   }
-  /// Flow is missing here: until the next packet with a time, dates are estimates.
-  void set_beside_loss() { beside_loss_ = true; }
+  /// Flow is missing here: until the next packet with a time, dates are estimates. `loses_packets`: timing packets may be missing too, and times are only
+  /// lower bounds until set_clock_known() or the next segment.
+  void set_beside_loss(bool loses_packets = false) {
+    beside_loss_ = true;
+    clock_lost_ = clock_lost_ || loses_packets;
+  }
+  /// A time has an upper bound from packets.
+  void set_clock_known() { clock_lost_ = false; }
   /// Whether flow is missing from the stretch that was dated last: its dates are estimates by the rate of other code.
   [[nodiscard]] bool estimated() const { return estimated_; }
   /// Sets whether the flow runs from here on; false: it is stopped.
@@ -120,7 +126,8 @@ class FlowDates {
     learn(passed, instructions);
     cycles_left_ += cycles_.take(instructions, false, counted_cycles);
     if (counted_cycles) last_count_ = counted_cycles;
-    silent_ = beside_loss_ = false;
+    silent_ = false;
+    beside_loss_ = clock_lost_;
     now_ = time;
     anchor_position_ = position_;
   }
@@ -135,6 +142,7 @@ class FlowDates {
   uint64_t resumes_ = 0;                          ///< points that resume
   bool silent_ = false;                           ///< one of them from a pause without packets
   bool beside_loss_ = false, estimated_ = false;  ///< flow is missing from the stretch; from the one before
+  bool clock_lost_ = false;                       ///< see set_beside_loss()
   std::array<Rate, kRateSegments> rates_;         ///< of the last segments
   size_t segment_ = 0;                            ///< the newest of them
   CycleShare cycles_;

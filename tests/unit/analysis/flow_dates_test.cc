@@ -25,8 +25,12 @@ class Stream {
     dates_.ran(instructions);
     return *this;
   }
-  Stream& segment() {
-    dates_.begin_segment();
+  Stream& segment(bool timed = true) {
+    dates_.begin_segment(kTimeMin, timed);
+    return *this;
+  }
+  Stream& know_clock() {
+    dates_.set_clock_known();
     return *this;
   }
   Stream& start(bool slept = false) {
@@ -40,9 +44,9 @@ class Stream {
     return *this;
   }
   /// Flow is lost, and resumes before the next time.
-  Stream& lose() {
+  Stream& lose(bool packets = false) {
     stop();
-    dates_.set_beside_loss();
+    dates_.set_beside_loss(packets);
     return *this;
   }
   [[nodiscard]] const std::vector<uint64_t>& moments() const { return moments_; }
@@ -161,6 +165,25 @@ TEST(FlowDates, DatesBesideMissingFlowAreEstimates) {
   stream.run(100).lose().start().run(100).stop().start().at(2 * kTick);
   stream.run(100).stop().start().at(3 * kTick);
   EXPECT_EQ(stream.estimated(), (std::vector<bool>{false, false, false, true, true, true, true, false, false}));
+}
+
+// Times after packets are lost, or in a segment without a TSC, are lower bounds up to the next one with an upper bound, or to the next segment.
+TEST(FlowDates, DatesOfALostClockAreEstimates) {
+  for (const bool has_tsc : {false, true}) {
+    for (const bool known : {false, true}) {
+      Stream stream({.tick_ns = kTick});
+      stream.start().run(100).at(kTick).segment(has_tsc);
+      if (has_tsc) stream.run(100).lose(true).start();
+      stream.run(100).at(2 * kTick);
+      if (known) stream.know_clock();
+      stream.run(100).stop().start().at(3 * kTick);
+      stream.run(100).stop().start().at(4 * kTick).segment().run(100).stop().start().at(5 * kTick);
+      stream.run(100).stop().start().at(6 * kTick);
+      std::vector<bool> want = {false, true, true, !known, !known, !known, !known, false, false};
+      if (has_tsc) want.insert(want.begin() + 1, {true, true});
+      EXPECT_EQ(stream.estimated(), want) << has_tsc << known;
+    }
+  }
 }
 
 /// Thread 7 leaves its cpu at `out` and comes back at `in`.
