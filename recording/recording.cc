@@ -147,7 +147,7 @@ void correct_period(const PeriodWatch& periods, RecordingData& data) {
 
 void warn_of_times(size_t contradicted, RecordingData& data) {
   const bool is_arm = !data.arm.empty();
-  data.warnings.push_back(std::to_string(contradicted) + (is_arm ? " timestamp" : " TSC") + " packets contradict the rest of the trace: it is damaged or the " +
+  data.warnings.push_back(std::to_string(contradicted) + (is_arm ? " timestamp" : " TSC") + " packets contradict the rest of the trace" + (is_arm ? "" : " or are missing") + ": it is damaged or the " +
                           (is_arm ? "clock" : "TSC") + " was set; 'ptdecode check' lists them");
 }
 
@@ -296,7 +296,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   // Properties needed before decoding come from all PSBs of a short trace and from a sample of those of a long one.
   const size_t stretches = sampled_stretches(data);
   std::vector<ClockStep> clocks(data.streams.size());
-  ClockSurvey survey(data.decoder.config, data.streams.size());
+  ClockSurvey survey(data.decoder.config, data.streams.size(), stretches != SIZE_MAX);
   TipWatch tips;
   PeriodWatch periods;
   bool decodable = false;

@@ -120,7 +120,7 @@ void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& ro
     output.write(line_of(rows[i], columns, functions, width));
   const auto end = rows.begin() + static_cast<std::ptrdiff_t>(shown_rows);
   if (timed && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
-    output.write("~: the times of some calls are estimates, because flow is missing beside them; --format json has their number\n");
+    output.write("~: the times of some calls are estimates, because flow or a TSC is missing beside them; --format json has their number\n");
   if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
@@ -339,7 +339,7 @@ Command add_functions(CLI::App& app) {
       "Percentiles include only calls that were seen from start to end.\n"
       "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
       "even with CYC packets, each of which covers up to 47 branches. Own times of several --time ranges do not add up exactly to that of all.\n"
-      "~: no packet gives the start or end of some of these calls, because flow is missing beside them. Their times are estimated from the rate\n"
+      "~: no packet gives the start or end of some of these calls, because flow or a TSC is missing beside them. Their times are estimated from the rate\n"
       "of other code. 'estimated' in JSON and tables is their number.\n"
       "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The dynamic\n"
       "linker calls it, and calls of NAME go to what it has chosen.\n"

@@ -325,7 +325,7 @@ Command add_script(CLI::App& app) {
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. ~ marks a duration that is\n"
-      "estimated, because flow is missing beside the call. Time off the cpu, time that was not traced and lost flow are in brackets.\n"
+      "estimated, because flow or a TSC is missing beside the call. Time off the cpu, time that was not traced and lost flow are in brackets.\n"
       "Branches and instructions have perf script's columns; DIFFERENCES.md lists the differences (in share/doc/ptdecode where ptdecode is\n"
       "installed, docs/ in the sources). Marks at the end of a line show uncertain code.\n"
       "--diff shows, for each thread, the first call that differs, and the first before it whose function executes another number of\n"

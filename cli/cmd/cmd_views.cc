@@ -151,7 +151,7 @@ Command add_timeline(CLI::App& app) {
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
       "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. If the\n"
-      "times of a call are estimates, because flow is missing beside it, it has the note 'estimated times'. A file whose name ends in .gz is\n"
+      "times of a call are estimates, because flow or a TSC is missing beside it, it has the note 'estimated times'. A file whose name ends in .gz is\n"
       "compressed. --size decodes the trace twice.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"

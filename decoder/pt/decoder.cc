@@ -76,6 +76,7 @@ struct Decoder::State {
   Walker walker;
   Runner runner;
   bool modes_differ = false;   ///< in the segment's packets: its code may be of another mode
+  bool thread_unknown = false;  ///< no TSC tells which of the cpu's context switches come before the segment or in it
   bool may_heal;               ///< some address has several contents over time
   std::set<SpaceId> changing;  ///< see changing_spaces
   bool records_lost;           ///< records of kernel code are known to be missing
@@ -170,6 +171,7 @@ void Decoder::begin(const AuxSegment& segment) {
   state_->fixed_blocks = 0;
   state_->start(segment);
   state_->modes_differ = modes_contradict(segment, state_->walker.options().config, state_->walker.items().start().mode);
+  state_->thread_unknown = state_->walker.thread_is_unknown();
 }
 
 void Decoder::State::start(const AuxSegment& segment) {
@@ -667,7 +669,7 @@ bool Decoder::fill(Batch& batch, size_t batch_blocks) {
   if (state.replay_due) more = state.start_over(batch, already);
   if (!more) state.tell_lost_after(batch);
   if (state.has_doubt) state.spread_doubt(batch);
-  if (state.modes_differ) {
+  if (state.modes_differ || state.thread_unknown) {
     for (Block& block : batch.blocks) block.flags |= static_cast<uint16_t>(BlockFlag::suspect);
   }
   state.stats.blocks += batch.blocks.size();

@@ -56,7 +56,7 @@ inline constexpr uint8_t kCallUntraced = 16;    ///< its code was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
 inline constexpr uint8_t kCallUndated = 64;     ///< leave: the trace gives no time of its start. Its times are unknown, and its durations are 0
-/// `time` or `start`, and the durations, are estimated from the rate of other code, because flow is missing between the packets that bound them.
+/// `time` or `start`, and the durations, are estimated from the rate of other code, because flow or a TSC is missing between the packets that bound them.
 inline constexpr uint8_t kCallEstimated = 128;
 
 /// What happened to a thread's calls. Times in units of the timeline's clock. A plain value.

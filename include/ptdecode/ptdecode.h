@@ -449,7 +449,7 @@ typedef struct ptd_call {
   uint32_t depth;
   uint8_t start_seen, end_seen;
   uint8_t kernel;        /* pause: the thread ran in the kernel, which is not traced */
-  uint8_t estimated;     /* start_ns, end_ns and durations are estimates, because flow is missing beside the call */
+  uint8_t estimated;     /* start_ns, end_ns and durations are estimates: flow or a TSC is missing beside the call */
   int64_t start_ns, end_ns;
   uint64_t self_ns, off_cpu_ns, untraced_ns, lost_ns;  /* 0 if start_ns is PTD_TIME_UNKNOWN */
   uint64_t instructions, self_instructions, cycles, self_cycles;

@@ -16,7 +16,8 @@ constexpr uint64_t kCheckedBytes = 4096;      // of the beginning of a unit
 constexpr size_t kLeadSegments = 8;           // that are decoded before and after a unit's own: dates depend on so many
 constexpr uint64_t kLeadBytes = 8ULL << 20;   // of which no more are decoded than these bytes, but one
 constexpr uint64_t kMaxUnitOffset = ~uint64_t{0} / 4;
-enum EntryBit : uint64_t { kHasTsc = 1, kHasTma = 2, kInRoot = 4, kInGuest = 8, kInUser = 16, kOutOfOrder = 32, kOffRecord = 64, kContradicted = 128 };
+enum EntryBit : uint64_t { kHasTsc = 1, kHasTma = 2, kInRoot = 4, kInGuest = 8, kInUser = 16, kOutOfOrder = 32, kOffRecord = 64, kContradicted = 128,
+                           kLacksTsc = 256 };
 
 uint64_t checksum_of(const AuxStream& stream, const PlanUnit& unit) {
   std::vector<std::byte> scratch;
@@ -75,7 +76,7 @@ void write_entries(const std::vector<PsbEntry>& entries, ByteWriter& out) {
     for (const auto& [set, bit] : {std::pair(bool(entry.has_tsc), kHasTsc), std::pair(bool(entry.has_tma), kHasTma), std::pair(bool(entry.in_root), kInRoot),
                                    std::pair(bool(entry.in_guest), kInGuest), std::pair(bool(entry.in_user), kInUser),
                                    std::pair(bool(entry.is_out_of_order), kOutOfOrder), std::pair(bool(entry.is_off_record), kOffRecord),
-                                   std::pair(bool(entry.is_contradicted), kContradicted)}) {
+                                   std::pair(bool(entry.is_contradicted), kContradicted), std::pair(bool(entry.lacks_tsc), kLacksTsc)}) {
       if (set) bits |= bit;
     }
     out.number(entry.offset_bytes - offset);
@@ -94,11 +95,11 @@ bool read_entries(ByteReader& in, std::vector<PsbEntry>& entries) {
     PsbEntry& entry = entries.emplace_back();
     const uint64_t step = in.number_to(kMaxUnitOffset);
     if ((step == 0 && entries.size() > 1) || (offset += step) > kMaxUnitOffset) return false;
-    const uint64_t bits = in.number_to(2 * kContradicted - 1);
+    const uint64_t bits = in.number_to(2 * kLacksTsc - 1);
     tsc += static_cast<uint64_t>(in.signed_number());
     entry.offset_bytes = offset;
     entry.tsc = tsc;
-    entry.tail_bytes = static_cast<uint16_t>(in.number_to(UINT16_MAX));
+    entry.tail_bytes = in.number_to(PsbEntry::kMostTailBytes) & PsbEntry::kMostTailBytes;
     entry.ctc = static_cast<uint16_t>(in.number_to(UINT16_MAX));
     entry.fast = static_cast<uint16_t>(in.number_to(UINT16_MAX));
     entry.shift = static_cast<uint8_t>(in.number_to(UINT8_MAX));
@@ -111,6 +112,7 @@ bool read_entries(ByteReader& in, std::vector<PsbEntry>& entries) {
     entry.is_out_of_order = has(kOutOfOrder);
     entry.is_off_record = has(kOffRecord);
     entry.is_contradicted = has(kContradicted);
+    entry.lacks_tsc = has(kLacksTsc);
   }
   return in.ok();
 }

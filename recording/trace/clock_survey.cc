@@ -105,6 +105,7 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
   if (index.clock().of_arm) return std::string("contradict ") + (entry.is_off_record ? "the times of AUX records" : "those around them") + " and are corrected or not used";
+  if (entry.lacks_tsc) return "are missing: times up to the next TSC are not known exactly";
   const TscCheck check = index.clock().check_of(entry);
   if (entry.is_out_of_order) return "are not in order and are not used";
   if (entry.is_off_record) return "contradict the times of AUX records and are not used";
@@ -121,12 +122,47 @@ std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, cons
 void ClockSurvey::add(size_t i, const AuxStream& stream, const PsbEntry& psb) {
   StreamSamples& mine = streams_[i];
   mine.in_guest = mine.in_guest || psb.in_guest;
+  if (psb.lacks_tsc) ++mine.untimed, ++untimed_;
   if (!psb.has_tsc) return;
   if (mine.timed++ != 0 && psb.tsc < mine.before) ++mine.backward;
   mine.before = psb.tsc;
+  mine.of_thread = stream.cpu < 0;
   ++timed_;
   if (contradicts(stream, psb)) ++contradicted_;
   if (psb.has_tma && ratio().known() && mine.psbs.size() < kMostSamples) mine.psbs.push_back(psb);
+}
+
+// Whether each PSB+ of a stream has a TSC. A stream without any may be traced without them.
+bool ClockSurvey::needs_tsc(const StreamSamples& stream) const {
+  const bool is_timed = stream.timed != 0 || stream.untimed == 1;
+  return is_timed && !stream.in_guest && untimed_ < timed_;
+}
+
+// The phase of the PSBs of all threads, if no other one has several of them and few have another one: then no thread moves to another crystal clock.
+std::optional<uint64_t> ClockSurvey::find_thread_phase() const {
+  const ClockRatio clock = ratio();
+  if (is_sample_) return {};
+  std::vector<uint64_t> phases;
+  for (const StreamSamples& stream : streams_) {
+    if (stream.in_guest || !stream.of_thread) continue;
+    for (const PsbEntry& psb : stream.psbs) phases.push_back(clock.phase_of(psb));
+  }
+  if (phases.size() < kLeastSamples) return {};
+  // The phase of most, if there is one; then each of the others must be alone.
+  std::sort(phases.begin(), phases.end());
+  std::optional<uint64_t> phase;
+  std::vector<uint64_t> others;
+  for (size_t first = 0; first < phases.size() && !phase; first += phases.size() / 16 + 1) {
+    const auto is_like = [&](uint64_t other) { return clock.is_near(phases[first], other); };
+    const auto count = static_cast<size_t>(std::count_if(phases.begin(), phases.end(), is_like));
+    if (count + std::max<size_t>(1, phases.size() / kUsual) >= phases.size()) phase = phases[first];
+  }
+  if (!phase) return {};
+  std::copy_if(phases.begin(), phases.end(), std::back_inserter(others), [&](uint64_t other) { return !clock.is_near(*phase, other); });
+  const auto is_pair = [&](uint64_t a, uint64_t b) { return clock.is_near(a, b); };
+  const bool are_alone = std::adjacent_find(others.begin(), others.end(), is_pair) == others.end() &&
+                         (others.size() < 2 || !is_pair(others.front(), others.back()));
+  return are_alone ? phase : std::nullopt;
 }
 
 // The phases of a stream; none if they drift.
@@ -266,7 +302,13 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
       clock.contradicts_records = [&stream, time_of](const PsbEntry& psb) { return contradicts_records(stream, psb.offset_bytes, time_of(psb)); };
   }
   clock.ratio = ratio();
+  clock.needs_tsc = needs_tsc(mine);
+  clock.tma_needs_tsc = true;
+  clock.may_move = clock.of_thread;
   if (!clock.ratio.known()) return clock;
+  if (!thread_phase_) thread_phase_ = find_thread_phase();
+  clock.may_move = clock.of_thread && !*thread_phase_;
+  if (clock.of_thread && !mine.in_guest) clock.phase = *thread_phase_;
   Clusters clusters = clusters_of(i);
   if (clusters.empty()) return clock;
   compare(i, stream, clusters);
@@ -341,7 +383,7 @@ std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex&
   };
   for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
     visit(entry->offset_bytes);
-    if (count != 0 && (!entry->is_contradicted || entry->shift != first.shift)) finish();
+    if (count != 0 && (!entry->is_contradicted || entry->shift != first.shift || entry->lacks_tsc != first.lacks_tsc)) finish();
     if (!entry->is_contradicted) continue;
     if (count++ == 0) first = *entry;
     last = *entry;

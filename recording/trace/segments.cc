@@ -31,7 +31,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
       entry.tsc = packet.value;
       entry.has_tsc = true;
     }
-    if (packet.kind == pt::PacketKind::tma && entry.has_tsc && !entry.has_tma) {
+    if (packet.kind == pt::PacketKind::tma && !entry.has_tma) {
       entry.ctc = static_cast<uint16_t>(packet.value);
       entry.fast = static_cast<uint16_t>(packet.aux);
       entry.has_tma = true;
@@ -43,9 +43,10 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
     }
     if (packet.kind == pt::PacketKind::vmcs) entry.in_guest = true;
     if (packet.kind == pt::PacketKind::fup) entry.in_user = pt::decompress_ip(packet, ip) && ip >> 47 == 0;
+    if (packet.kind == pt::PacketKind::psbend) entry.lacks_tsc = !entry.has_tsc;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
-  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(pt::kPsbBytes, bytes.size())));
+  entry.tail_bytes = std::max<uint64_t>(reader.offset(), std::min<uint64_t>(pt::kPsbBytes, bytes.size())) & PsbEntry::kMostTailBytes;
   return entry;
 }
 
@@ -76,7 +77,7 @@ PsbEntry read_sync(const AuxStream& stream, uint64_t offset, const arm::TraceCon
     }
     if (!info && packet.kind != async) return entry;
     if (address && context) {
-      entry.tail_bytes = static_cast<uint16_t>(reader.offset());
+      entry.tail_bytes = reader.offset() & PsbEntry::kMostTailBytes;
       return entry;
     }
   }

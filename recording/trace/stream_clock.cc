@@ -15,9 +15,15 @@ bool is_before(uint64_t a, uint64_t b) { return ((a - b) & ClockRatio::kTscMask)
 }  // namespace
 
 void StreamClock::judge(std::vector<PsbEntry>& entries) const {
+  judge_missing(entries);
   if (phase) judge_phase(entries);
   judge_records(entries);
   if (in_order) of_arm ? judge_timestamps(entries) : judge_order(entries);
+}
+
+// A TMA comes only after a TSC ([SDM] "TMA Packet").
+void StreamClock::judge_missing(std::vector<PsbEntry>& entries) const {
+  for (PsbEntry& entry : entries) entry.is_contradicted |= entry.lacks_tsc && !entry.in_guest && (needs_tsc || (tma_needs_tsc && entry.has_tma));
 }
 
 // Whether the crystal clock agrees with the TSC.
@@ -43,7 +49,7 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
     }
     const bool joins_before = i == 0 || (entry.in_user && is_right(entries[i - 1]));
     const bool joins_after = i + 1 == entries.size() || (entries[i + 1].in_user && is_right(entries[i + 1]));
-    if (of_thread && (!joins_before || !joins_after || entries.size() == 1)) continue;
+    if (may_move && (!joins_before || !joins_after || entries.size() == 1)) continue;
     entry.is_contradicted = true;
     entry.has_tsc = false;
   }

@@ -47,8 +47,8 @@ struct ClockRatio {
 /// The known properties of a stream's clock. The default checks nothing.
 ///
 /// A TSC that contradicts the crystal clock is corrected if it is one of `shifts`, else it is not used: its neighbours then bound the time.
-/// A thread may move to a socket with another crystal clock. In its stream a TSC is wrong only if it is one of `shifts`, or if the trace
-/// is continuous from the previous PSB to the next one, and both are right.
+/// A thread may move to a socket with another crystal clock. If `may_move`, a TSC of its stream is wrong only if it is one of `shifts`, or if the
+/// trace is continuous from the previous PSB to the next one, and both are right.
 struct StreamClock {
   /// TSCs with phase `phase` are late by `late_by` ticks, modulo 2^56.
   struct Shift {
@@ -61,6 +61,9 @@ struct StreamClock {
   std::vector<Shift> shifts;      ///< at most 255
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
   bool of_thread = false;
+  bool may_move = false;          ///< of a thread: the PSBs of all threads do not have one phase
+  bool needs_tsc = false;         ///< each PSB+ has a TSC packet; `tma_needs_tsc`: each that has a TMA packet
+  bool tma_needs_tsc = false;
   bool of_arm = false;            ///< TSCs are timestamps of 64 bits
   /// Returns whether AUX records prove that a PSB was written at another time than its TSC. Empty: the records say nothing.
   std::function<bool(const PsbEntry&)> contradicts_records;
@@ -74,6 +77,7 @@ struct StreamClock {
 
  private:
   [[nodiscard]] bool is_right(const PsbEntry& entry) const;
+  void judge_missing(std::vector<PsbEntry>& entries) const;
   void judge_phase(std::vector<PsbEntry>& entries) const;
   void judge_records(std::vector<PsbEntry>& entries) const;
   void judge_order(std::vector<PsbEntry>& entries) const;

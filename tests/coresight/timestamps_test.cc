@@ -104,7 +104,7 @@ class Index {
     if (written != 0) stream_.add_written(bytes.size(), TimeNs{written});
     stream_.finish();
     index_.emplace(stream_, config_with_time(), nullptr);
-    ClockSurvey survey(clock, 1);
+    ClockSurvey survey(clock, 1, false);
     index_->sample(SIZE_MAX, [&](const PsbEntry& entry) { survey.add(0, stream_, entry); }, nullptr);
     index_->set_clock(survey.clock_of(0, stream_, *index_));
   }

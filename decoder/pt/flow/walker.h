@@ -176,6 +176,8 @@ class Walker {
   ItemReader& items() { return items_; }
   [[nodiscard]] const AuxSegment& segment() const { return segment_; }
   [[nodiscard]] const DecoderOptions& options() const { return options_; }
+  /// Returns whether the cpu switches threads within the segment's bounds and no TSC packet tells how often before the segment.
+  [[nodiscard]] bool thread_is_unknown() const;
 
  private:
   static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()

@@ -23,7 +23,7 @@ struct Sync {
   uint64_t tsc = 0;   ///< agrees with the crystal clock
   uint64_t told = 0;  ///< value in the packet
   uint64_t crystal = 0;
-  bool guest = false, tma = true;
+  bool guest = false, tma = true, has_tsc = true;
   bool joined = false;  ///< user code was running
 };
 
@@ -65,7 +65,7 @@ class Judged {
     config_.mtc_period = kMtcPeriod;
     config_.has_mtc = true;
     config_.time = one_to_one();
-    ClockSurvey survey(config_, traces.size());
+    ClockSurvey survey(config_, traces.size(), false);
     for (size_t i = 0; i < traces.size(); ++i) {
       write(traces[i], i);
       indexes_.emplace_back(streams_[i]);
@@ -102,7 +102,7 @@ class Judged {
     for (size_t k = 0; k < trace.count; ++k) {
       const Sync sync = trace.sync(k);
       writer.psb();
-      writer.tsc(sync.told & ((uint64_t{1} << 56) - 1));
+      if (sync.has_tsc) writer.tsc(sync.told & ((uint64_t{1} << 56) - 1));
       if (sync.tma) writer.tma(static_cast<uint16_t>(sync.crystal), static_cast<uint16_t>(sync.tsc % kRatio));
       if (sync.guest) writer.vmcs(0x1000);
       if (sync.joined) writer.fup(0x401000);
@@ -363,14 +363,61 @@ TEST(ClockSurvey, AThreadsTscIsCheckedWhereItsTraceGoesOn) {
     EXPECT_TRUE(judged.entries()[30].is_contradicted);
     EXPECT_EQ(judged.entries()[30].has_tsc, mtc_counts);
   }
-  Trace elsewhere;
-  elsewhere.cpu = -1;
-  elsewhere.change = [](size_t i, Sync& sync) {
-    if (i != 30) return;
-    sync.crystal += 12345;
-    sync.joined = false;
-  };
-  EXPECT_EQ(Judged({elsewhere}).all_findings(), 0U);
+}
+
+// Where its trace does not go on, a thread may have moved to another socket and back, but not if only one PSB of all threads has another phase.
+TEST(ClockSurvey, OneTscOfAThreadMovedIsFound) {
+  Trace other;
+  other.cpu = -1;
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{4}, size_t{64}}) {
+    for (size_t place = 0; place < count; place += 7) {
+      for (const size_t moves : {size_t{1}, size_t{2}}) {
+        Trace trace = other;
+        trace.count = count;
+        trace.change = [place, moves](size_t i, Sync& sync) {
+          sync.tsc = sync.told += i * kWrap * 3;
+          sync.crystal = sync.tsc / kRatio + 77 + (i >= place && i < place + moves ? 12345 : 0);
+          sync.joined = false;
+        };
+        const Judged judged({other, trace});
+        const bool is_group = moves == 2 && place + 1 < count;
+        EXPECT_EQ(judged.all_findings(), is_group ? 0U : 1U);
+        EXPECT_EQ(judged.entries(1)[place].is_contradicted, !is_group);
+        EXPECT_EQ(judged.entries(1)[place].has_tsc, is_group);
+      }
+    }
+  }
+}
+
+// PSB+ without a TSC packet, though others have one: times are bounded by their neighbours.
+TEST(ClockSurvey, AMissingTscIsFound) {
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{64}}) {
+    for (const int32_t cpu : {0, -1}) {
+      for (const bool mtc : {false, true}) {
+        Trace trace, other;
+        trace.cpu = cpu;
+        trace.count = count;
+        trace.mtc = mtc;
+        trace.change = [](size_t i, Sync& sync) { sync.has_tsc = i != 0 && i != 21; };
+        other.cpu = cpu < 0 ? -1 : 1;
+        const Judged judged({trace, other});
+        ASSERT_EQ(judged.findings().size(), count == 64 ? 2U : 1U) << count;
+        EXPECT_EQ(judged.findings(1).size(), 0U);
+        EXPECT_NE(judged.findings()[0].what.find("missing"), std::string::npos);
+        for (const PsbEntry& entry : judged.entries()) EXPECT_EQ(entry.is_contradicted, !entry.has_tsc);
+      }
+    }
+  }
+}
+
+// Without TSC packets in a stream, nothing is missing unless a TMA is there, which comes only after a TSC.
+TEST(ClockSurvey, ATraceWithoutTscsLacksNone) {
+  Trace none;
+  none.mtc = false;
+  none.change = [](size_t, Sync& sync) { sync.has_tsc = false; };
+  EXPECT_EQ(Judged({none}).all_findings() + Judged({none, moved(0, 0, 0)}).all_findings(), 0U);
+  none.mtc = true;
+  EXPECT_EQ(Judged({none}).all_findings(), 1U);
 }
 
 // All later TSCs of a thread are moved, and MTC packets do not count up to that point. Moved back, they are out of order. Moved forward,

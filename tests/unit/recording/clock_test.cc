@@ -28,6 +28,7 @@ struct Told {
     uint16_t instructions = 0, flags = 0;
     Interval time;
     uint64_t segment = 0;  ///< its offset in the stream
+    int32_t tid = -1;
     bool same(const Run& other) const { return ip == other.ip && instructions == other.instructions; }
   };
   std::vector<Run> runs;
@@ -51,7 +52,8 @@ Told decode(const Recording& recording, uint32_t stream, unsigned threads = 1) {
           while (mark < batch.marks.size() && batch.marks[mark].before_block <= i) ++mark;
           const Block& block = batch.blocks[i];
           const Interval time = mark != 0 ? batch.marks[mark - 1].time : told.runs.empty() ? Interval{} : told.runs.back().time;
-          told.runs.push_back({decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time, segment.stream_offset_bytes});
+          const int32_t tid = mark != 0 ? batch.marks[mark - 1].tid : told.runs.empty() ? -1 : told.runs.back().tid;
+          told.runs.push_back({decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time, segment.stream_offset_bytes, tid});
         }
         told.gaps += batch.gaps.size();
         return true;
@@ -95,6 +97,12 @@ class Damaged {
     std::memcpy(&value, tsc, kTscBytes);
     value = ((value >> 8) + static_cast<uint64_t>(ticks)) << 8 | 0x19;
     std::memcpy(tsc, &value, kTscBytes);
+  }
+  /// Replaces the TSC of segment `i`'s PSB+ by PADs.
+  void remove_tsc(size_t i) {
+    std::byte* tsc = bytes_.data() + psbs_[i] + kPsbBytes;
+    ASSERT_EQ(*tsc, std::byte{0x19});
+    std::fill_n(tsc, kTscBytes, std::byte{});
   }
   /// Flips a bit of the MTC packet `number` of segment `i`. Returns its distance from the PSB; 0: the segment has fewer.
   [[nodiscard]] uint64_t flip_mtc(size_t i, size_t number, unsigned bit) {
@@ -212,7 +220,7 @@ class UncertainTimes : public Demo {
   }
   /// Expects one finding that names `place` (or none, if `may_have_no_effect`), and the true flow and times, but for `slack_ns`, in all segments
   /// without doubtful code. Where the time is wide, code that changes is doubtful.
-  void expect_uncertain(const Damaged& damaged, const std::string& place, uint64_t slack_ns, bool may_have_no_effect = false) const {
+  void expect_uncertain(const Damaged& damaged, const std::string& place, uint64_t slack_ns, bool may_have_no_effect = false, bool same_threads = false) const {
     const auto recording = damaged.open();
     ASSERT_TRUE(recording);
     std::vector<Finding> findings = recording->findings();
@@ -236,6 +244,7 @@ class UncertainTimes : public Demo {
       for (const auto& [at, run] : runs) {
         const auto same = here.find(at);
         ASSERT_TRUE(same != here.end() && same->second.ip == run.ip) << segment << ' ' << at;
+        ASSERT_TRUE(!same_threads || same->second.tid == run.tid) << segment << ' ' << at;
         const Interval time = same->second.time;  // both contain the true time of the block
         ASSERT_TRUE(time.first.value <= run.time.last.value + slack_ns && run.time.first.value <= time.last.value + slack_ns)
             << segment << ' ' << at << ": " << time.first.value << ".." << time.last.value << ", true " << run.time.first.value << ".."
@@ -306,6 +315,18 @@ TEST_F(UncertainTimes, OneTscFarAway) {
       expect_uncertain(damaged, "trace offset " + std::to_string(starts_[i]) + ":", kTwoSegmentsNs);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+// A PSB+ without its TSC: the TSCs around bound the times. The threads are right, or the blocks are marked.
+TEST_F(UncertainTimes, OneTscIsMissing) {
+  constexpr uint64_t kTwoSegmentsNs = 60'000;
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    SCOPED_TRACE("segment " + std::to_string(i));
+    Damaged damaged(0);
+    damaged.remove_tsc(i);
+    expect_uncertain(damaged, "trace offset " + std::to_string(starts_[i]) + ":", kTwoSegmentsNs, false, true);
+    if (HasFatalFailure()) return;
   }
 }
 
