@@ -101,7 +101,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   segment_ = segment;
   config_ = config;
   slack_ns_ = slack_ns;
-  splits_time_ = config.time.valid() && !config.time.cap_user_time_short && config.time.time_shift <= 32;
+  begin_ns_of();
   reader_ = PacketReader(segment.bytes);
   reader_.set_errata(config.errata);
   clock_ = PtClock(config);
@@ -171,13 +171,11 @@ inline bool TimeAhead::read_cyc(uint64_t at, uint64_t end, TimePoint& point) {
   const std::byte* data = segment_.bytes.data();
   if (end - at < 2) return false;
   const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
-  if ((byte & kCycMask) != kCycMask || ((byte & kCycMore) != 0 && ((second & 1) != 0 || config_.errata.skd007))) return false;
-  Packet packet;
-  packet.kind = PacketKind::cyc;
-  packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
-  packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
-  const bool told = clock_.on_packet(packet, at) && clock_.known();
-  date(point, at, at + packet.size_bytes, told);
+  const bool is_long = (byte & kCycMore) != 0;
+  if ((byte & kCycMask) != kCycMask || (is_long && ((second & 1) != 0 || config_.errata.skd007))) return false;
+  const uint64_t after = at + (is_long ? 2 : 1);
+  const bool told = clock_.on_cyc_at(byte >> 3 | (is_long ? second >> 1 << 5 : 0), after);
+  date_here(point, at, after, told);
   return true;
 }
 
@@ -188,17 +186,37 @@ const TimePoint* TimeAhead::read_at(uint64_t offset) {
   return &here_;
 }
 
-// Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
-[[gnu::always_inline]] inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
+// Same as TimeConversion::to_interval(). Times whose large part is that of the last ones, as nearly all are, share its multiplication.
+[[gnu::always_inline]] inline Interval TimeAhead::ns_of(Tsc first, Tsc last) {
+  const auto& near = near_;
+  if (first.value >> near.large_shift != near.large || last.value >> near.large_shift != near.large) return ns_of_far(first, last);
+  const uint64_t end = near.base + ((last.value & near.mask) * near.mult >> near.shift);
+  return {TimeNs{near.base + ((first.value & near.mask) * near.mult >> near.shift)},
+          TimeNs{end + (end < kTimeMax.value ? near.round_up : 0U)}};
+}
+
+[[gnu::noinline]] Interval TimeAhead::ns_of_far(Tsc first, Tsc last) {
   const TimeConversion& time = config_.time;
-  const unsigned shift = time.time_shift;
-  if (!splits_time_ || last == kTscMax || first.value >> shift != last.value >> shift) return time.to_interval(first, last);
-  const uint64_t mask = (uint64_t{1} << shift) - 1;
-  const uint64_t base = time.time_zero + (first.value >> shift) * time.time_mult;
-  Interval told{TimeNs{base + ((first.value & mask) * time.time_mult >> shift)},
-                TimeNs{base + ((last.value & mask) * time.time_mult >> shift)}};
-  if (told.last < kTimeMax) told.last.value += 1;
-  return told;
+  if (near_.shares) {
+    near_.large = first.value >> near_.large_shift;
+    near_.base = time.time_zero + near_.large * time.time_mult;
+    if (near_.large == kTscMax.value >> near_.large_shift) near_.large = kNotLarge;  // kTscMax is no time
+  }
+  return time.to_interval(first, last);
+}
+
+void TimeAhead::begin_ns_of() {
+  const TimeConversion& time = config_.time;
+  near_ = {};
+  if (!time.valid()) {
+    near_.large = 0;
+  } else if (!time.cap_user_time_short && time.time_shift != 0 && time.time_shift <= 32) {
+    near_.mask = (uint64_t{1} << time.time_shift) - 1;
+    near_.mult = time.time_mult;
+    near_.shift = near_.large_shift = time.time_shift;
+    near_.round_up = 1;
+    near_.shares = true;
+  }
 }
 
 // Scans up to the next point. Returns false if there is none. The points are the same from wherever skip_to() begins a scan.
@@ -384,7 +402,7 @@ bool TimeAhead::contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks) cons
   const Interval& time = segment_.time;
   const Tsc counted{clock.earliest().value + more_ticks};
   return segment_.tail_bytes == 0 && !in_guest && config_.time.valid() && time.first < time.last && time.last < kTimeMax &&
-         plus(time.last, kOutsideNs) < ns_of(counted, counted).first;
+         plus(time.last, kOutsideNs) < config_.time.to_ns(counted);
 }
 
 // Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.

@@ -117,14 +117,23 @@ class TimeAhead {
   [[nodiscard]] bool ends_in_guest() const;
   bool read_tsc(const Packet& packet, uint64_t offset);
   [[nodiscard]] uint64_t plain_end() const { return std::max(std::min(own_bytes_, zeros_.first), reader_.offset()); }
-  [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
+  void begin_ns_of();
+  [[nodiscard]] Interval ns_of(Tsc first, Tsc last);
+  [[nodiscard]] Interval ns_of_far(Tsc first, Tsc last);
 
   AuxSegment segment_;
   Config config_;
   PacketReader reader_;
   PtClock clock_;
   uint64_t slack_ns_ = 0;
-  bool splits_time_ = false;  ///< see ns_of()
+  static constexpr uint64_t kNotLarge = ~uint64_t{0};
+  /// Converts the times whose large part, after a shift, is `large`: base + ((time & mask) * mult >> shift). See ns_of().
+  struct {
+    uint64_t large = kNotLarge, base = 0, mask = ~uint64_t{0}, mult = 1;
+    unsigned shift = 0, large_shift = 63;
+    unsigned round_up = 0;  ///< of the last time
+    bool shares = false;    ///< `large` is that of the last times
+  } near_;
   uint64_t own_bytes_ = 0;
   ZeroRun zeros_;        ///< the next run of zeros
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted

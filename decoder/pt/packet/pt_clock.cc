@@ -17,7 +17,10 @@ constexpr uint64_t kMinCalibrationCycles = 64;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
 
-uint64_t add(uint64_t a, uint64_t b) { return a > kTscMax.value - b ? kTscMax.value : a + b; }
+uint64_t add(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? kTscMax.value : sum;
+}
 uint64_t sub(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 /// Returns cycles * ratio in ticks, clamped below 2^63.
@@ -239,21 +242,17 @@ bool PtClock::on_cyc(uint64_t cycles) {
   }
   const uint64_t passed = scale(cycles, ratio_);
   const uint64_t blur = (passed >> kToleranceShift) + 1;
-  ref_tsc_ = add(ref_tsc_, passed);
-  ref_lo_ = add(ref_lo_, sub(passed, blur));
-  ref_hi_ = add(ref_hi_, add(passed, blur));
+  uint64_t at = add(ref_tsc_, passed);
+  uint64_t first = add(ref_lo_, sub(passed, blur));
+  uint64_t last = kTscMax.value;
   if (edges) {  // no MTC came since the last one
-    ref_tsc_ = std::min(ref_tsc_, due_);
-    ref_lo_ = std::min(ref_lo_, due_);
-    ref_hi_ = std::min(ref_hi_, overdue_);
-  } else {
-    ref_hi_ = kTscMax.value;
+    at = std::min(at, due_);
+    first = std::min(first, due_);
+    last = std::min(add(ref_hi_, add(passed, blur)), overdue_);
   }
-  earliest_ = std::max(earliest_, ref_lo_);
-  tsc_ = std::max({tsc_, ref_tsc_, earliest_});
-  ref_tsc_ = tsc_;
-  ref_lo_ = earliest_;
-  latest_ = ref_hi_ = std::max({ref_hi_, tsc_, earliest_});
+  earliest_ = ref_lo_ = std::max(earliest_, first);
+  tsc_ = ref_tsc_ = std::max({tsc_, at, earliest_});
+  latest_ = ref_hi_ = std::max(last, tsc_);
   return true;
 }
 

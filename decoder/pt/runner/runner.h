@@ -130,10 +130,15 @@ class Runner {
   void set_moment(Timed& t, TimeNs lo);
   void open(Timed& t);
   void close(Timed& t);
-  TimeNs look_ahead(uint64_t offset, uint64_t& stop);
-  void finish_marks(TimeNs hi, TimeNs not_before);
+  struct Ahead {
+    uint64_t stop;
+    TimeNs hi;
+  };
+  Ahead look_ahead(uint64_t offset);
+  void finish_marks(uint32_t count, TimeNs hi, TimeNs not_before);
   void leave_packet(Timed& t);
   void mark(Timed& t);
+  void add_mark(uint32_t before_block, TimeNs first, TimeNs last, TimeNs about, uint64_t cycles);
   void first_mark(Timed& t);
   void pop_call(Timed& t);
   void emit(Timed& t, const BlockRun& run);
@@ -203,13 +208,12 @@ class Runner {
   bool settled_ = false;         ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
   bool strayed_ = false;
-  /// The last mark with an upper bound, whether a mark was given, and the number of marks with one. Only of take_timed().
+  /// The last mark with an upper bound, and whether one was given. Only of take_timed().
   struct {
     Interval time;
     uint64_t cycles = 0;
   } marked_;
   bool added_mark_ = false;
-  size_t open_marks_ = 0;
   Moment left_;                                 ///< `left` of the head item
   uint32_t kernel_place_ = 0, user_place_ = 0;  ///< the places of the runs in calls_
   RunId at_ = kNoRun;

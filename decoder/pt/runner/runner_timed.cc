@@ -49,6 +49,7 @@ struct Runner::Timed {
   bool open = false;  ///< the next timing packet is not read yet: the time is `lo` to at most `end`, see Runner::open()
   TimeNs end;
   bool marked = false;  ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
+  uint32_t unbounded = 0;  ///< marks at the end of the output that have no upper bound yet
 
   [[nodiscard]] Interval now() const { return {first, last}; }
   /// Returns an interval that contains the time.
@@ -84,14 +85,16 @@ struct Runner::Timed {
   t.open = true;
   t.dated = false;
   t.stop = std::min({own_bytes_, sync_limit_, walker_.items_.ahead().skip_limit()});
-  open_marks_ = flow_->out->marks.size();
 }
 
 // Reads the next timing packet ahead: the exact time is needed.
 [[gnu::always_inline]] inline void Runner::close(Timed& t) {
+  const Ahead ahead = look_ahead(t.cursor.offset_bytes);
   t.open = false;
-  t.hi = look_ahead(t.cursor.offset_bytes, t.stop);
-  finish_marks(t.hi, t.not_before);
+  t.stop = ahead.stop;
+  t.hi = ahead.hi;
+  finish_marks(t.unbounded, t.hi, t.not_before);
+  t.unbounded = 0;
   if (t.dated) {
     const Interval now = moment(t.not_before, t.lo, t.hi);
     t.first = now.first;
@@ -101,20 +104,20 @@ struct Runner::Timed {
   t.mark_due = t.now() != marked_.time || t.cursor.left.cycles != marked_.cycles;
 }
 
-// Returns the upper bound of the time at `offset`, and sets `stop` to the offset of the next timing packet.
-[[gnu::noinline]] TimeNs Runner::look_ahead(uint64_t offset, uint64_t& stop) {
+// Returns the upper bound of the time at `offset`, and the offset of the next timing packet.
+[[gnu::noinline]] Runner::Ahead Runner::look_ahead(uint64_t offset) {
   TimeAhead& ahead = walker_.items_.ahead();
   ahead.skip_to(offset);
   const TimePoint* point = ahead.next();
-  stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
-  return ahead.next_last();
+  const uint64_t stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
+  return {stop, ahead.next_last()};
 }
 
-// Gives the marks without an upper bound theirs. Removes those that repeat the mark before them.
-[[gnu::noinline]] void Runner::finish_marks(TimeNs hi, TimeNs not_before) {
+// Gives the last `count` marks, which have no upper bound, theirs. Removes those that repeat the mark before them.
+[[gnu::noinline]] void Runner::finish_marks(uint32_t count, TimeNs hi, TimeNs not_before) {
   std::vector<Mark>& marks = flow_->out->marks;
-  Mark* kept = marks.data() + open_marks_;
   Mark* const end = marks.data() + marks.size();
+  Mark* kept = end - count;
   for (Mark* mark = kept; mark != end; ++mark) {
     const Interval time = moment(not_before, mark->time.first, hi);
     const uint64_t cycles = mark->cycles;
@@ -127,7 +130,6 @@ struct Runner::Timed {
     added_mark_ = true;
   }
   if (kept != end) marks.erase(marks.end() - (end - kept), marks.end());
-  open_marks_ = marks.size();
   // The clock contradicts the segment's end. If code that changes was taken as valid up to there, the segment is decoded again.
   if (hi > walker_.items_.ahead().end() && !code_.is_in_epoch({hi, hi})) strayed_ = true;
 }
@@ -144,21 +146,28 @@ struct Runner::Timed {
   t.cycles = t.cursor.left.cycles;
   if (!t.marked) return first_mark(t);
   const Interval time = t.open ? Interval{t.lo, t.lo} : t.now();
-  if (!t.open) {
+  if (t.open) {
+    ++t.unbounded;
+  } else {
     marked_ = {time, t.cycles};
     added_mark_ = true;
   }
+  add_mark(static_cast<uint32_t>(t.out - flow_->out->blocks.data()), time.first, time.last, t.cursor.left.about, t.cycles);
+}
+
+// Appends a mark of the flow's context. Its arguments are in registers: a load of an Interval would wait for the stores of its halves.
+[[gnu::noinline]] void Runner::add_mark(uint32_t before_block, TimeNs first, TimeNs last, TimeNs about, uint64_t cycles) {
   const Mark& context = flow_->mark;
   flow_->out->marks.emplace_back(InPlace{[&] {
-    return Mark{.before_block = static_cast<uint32_t>(t.out - flow_->out->blocks.data()),
-                .time = time,
+    return Mark{.before_block = before_block,
+                .time = {first, last},
                 .pid = context.pid,
                 .tid = context.tid,
                 .space = context.space,
                 .mode = context.mode,
-                .time_known = time.first > kTimeMin && time.last < kTimeMax,
-                .about = t.cursor.left.about,
-                .cycles = t.cycles};
+                .time_known = first > kTimeMin && last < kTimeMax,
+                .about = about,
+                .cycles = cycles};
   }});
 }
 
@@ -210,7 +219,8 @@ struct Runner::Timed {
   const TimePoint* point = walker_.items_.ahead().read_at(t.cursor.offset_bytes);
   if (point == nullptr) return false;
   if (point->bounds) {
-    if (open_marks_ != flow_->out->marks.size() || point->last > t.end) finish_marks(point->last, t.not_before);
+    if (t.unbounded != 0 || point->last > t.end) finish_marks(t.unbounded, point->last, t.not_before);
+    t.unbounded = 0;
     if (t.dated) {
       const Interval now = moment(t.not_before, t.lo, point->last);
       t.first = now.first;
@@ -412,6 +422,7 @@ struct Runner::Timed {
   t.dated = settled_;
   t.mark_due = mark_due_ || cursor_.left.cycles != t.cycles;
   t.marked = t.open = added_mark_ = false;
+  t.unbounded = 0;
   t.end = walker_.items_.ahead().end();
   code_.set_time(t.now());
 }

@@ -44,6 +44,11 @@ class PTD_API PtClock {
   /// Fast form of on_packet() for the simple MTC: the expected edge, after a TMA, with no CYC next to it. Returns false if it is
   /// not simple; nothing has changed then and on_packet() must be called.
   bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) { return expects_mtcs() && !ends_cyc(offset_bytes) && step_due_mtc(mtc); }
+  /// Same as on_packet() for a CYC packet that ends at `end_bytes`, with known().
+  bool on_cyc_at(uint64_t cycles, uint64_t end_bytes) {
+    cyc_end_ = end_bytes;
+    return on_cyc(cycles);
+  }
   /// The parts of on_due_mtc(). Only other packets than simple MTCs change the result of expects_mtcs().
   [[nodiscard]] bool expects_mtcs() const { return expects_mtcs_; }
   [[nodiscard]] bool ends_cyc(uint64_t offset_bytes) const { return cyc_end_ == offset_bytes; }
