@@ -134,7 +134,8 @@ class Runner {
     uint64_t stop;
     TimeNs hi;
   };
-  Ahead look_ahead(uint64_t offset);
+  Ahead look_ahead(uint64_t offset, uint32_t unbounded, TimeNs not_before);
+  void finish_mark(Interval time);
   void finish_marks(uint32_t count, TimeNs hi, TimeNs not_before);
   void leave_packet(Timed& t);
   void mark(Timed& t);

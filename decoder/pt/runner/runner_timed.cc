@@ -50,6 +50,7 @@ struct Runner::Timed {
   TimeNs end;
   bool marked = false;  ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
   uint32_t unbounded = 0;  ///< marks at the end of the output that have no upper bound yet
+  TimeNs marked_lo;        ///< lower bound of the last one of these
 
   [[nodiscard]] Interval now() const { return {first, last}; }
   /// Returns an interval that contains the time.
@@ -89,11 +90,10 @@ struct Runner::Timed {
 
 // Reads the next timing packet ahead: the exact time is needed.
 [[gnu::always_inline]] inline void Runner::close(Timed& t) {
-  const Ahead ahead = look_ahead(t.cursor.offset_bytes);
+  const Ahead ahead = look_ahead(t.cursor.offset_bytes, t.unbounded, t.not_before);
   t.open = false;
   t.stop = ahead.stop;
   t.hi = ahead.hi;
-  finish_marks(t.unbounded, t.hi, t.not_before);
   t.unbounded = 0;
   if (t.dated) {
     const Interval now = moment(t.not_before, t.lo, t.hi);
@@ -104,13 +104,15 @@ struct Runner::Timed {
   t.mark_due = t.now() != marked_.time || t.cursor.left.cycles != marked_.cycles;
 }
 
-// Returns the upper bound of the time at `offset`, and the offset of the next timing packet.
-[[gnu::noinline]] Runner::Ahead Runner::look_ahead(uint64_t offset) {
+// Returns the upper bound of the time at `offset`, and the offset of the next timing packet. Gives this bound to the last `unbounded` marks.
+[[gnu::noinline]] Runner::Ahead Runner::look_ahead(uint64_t offset, uint32_t unbounded, TimeNs not_before) {
   TimeAhead& ahead = walker_.items_.ahead();
   ahead.skip_to(offset);
   const TimePoint* point = ahead.next();
   const uint64_t stop = std::min(point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_, sync_limit_);
-  return {stop, ahead.next_last()};
+  const TimeNs hi = ahead.next_last();
+  finish_marks(unbounded, hi, not_before);
+  return {stop, hi};
 }
 
 // Gives the last `count` marks, which have no upper bound, theirs. Removes those that repeat the mark before them.
@@ -134,6 +136,19 @@ struct Runner::Timed {
   if (hi > walker_.items_.ahead().end() && !code_.is_in_epoch({hi, hi})) strayed_ = true;
 }
 
+// Same for the last mark, given its time.
+[[gnu::always_inline]] inline void Runner::finish_mark(Interval time) {
+  std::vector<Mark>& marks = flow_->out->marks;
+  Mark& mark = marks.back();
+  const uint64_t cycles = mark.cycles;
+  if (time == marked_.time && cycles == marked_.cycles) return marks.pop_back();
+  mark.time.first = marked_.time.first = time.first;
+  mark.time.last = marked_.time.last = time.last;
+  mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+  marked_.cycles = cycles;
+  added_mark_ = true;
+}
+
 // Records that the last packet of the flow was written when it was generated. The next one gets a mark if the cycles have changed.
 [[gnu::always_inline]] inline void Runner::leave_packet(Timed& t) {
   t.cursor.leave();
@@ -148,6 +163,7 @@ struct Runner::Timed {
   const Interval time = t.open ? Interval{t.lo, t.lo} : t.now();
   if (t.open) {
     ++t.unbounded;
+    t.marked_lo = t.lo;
   } else {
     marked_ = {time, t.cycles};
     added_mark_ = true;
@@ -219,13 +235,17 @@ struct Runner::Timed {
   const TimePoint* point = walker_.items_.ahead().read_at(t.cursor.offset_bytes);
   if (point == nullptr) return false;
   if (point->bounds) {
-    if (t.unbounded != 0 || point->last > t.end) finish_marks(t.unbounded, point->last, t.not_before);
-    t.unbounded = 0;
     if (t.dated) {
       const Interval now = moment(t.not_before, t.lo, point->last);
       t.first = now.first;
       t.last = now.last;
     }
+    if (t.unbounded == 1 && t.dated && t.marked_lo == t.lo && point->last <= t.end) {
+      finish_mark(t.now());
+    } else if (t.unbounded != 0 || point->last > t.end) {
+      finish_marks(t.unbounded, point->last, t.not_before);
+    }
+    t.unbounded = 0;
     t.cursor.now_first = point->first;
   }
   t.cursor.now = point->moment;
