@@ -166,6 +166,7 @@ class ItemReader {
   bool step();
   [[nodiscard]] bool is_idle() const;
   bool step_plain();
+  uint64_t push_branch(unsigned byte, uint64_t offset, uint64_t end);
   void push_tnt(uint64_t offset, uint64_t branches, uint32_t count);
   void pass_time(uint64_t offset);
   bool read_start();

@@ -96,18 +96,23 @@ bool ItemReader::is_idle() const {
 
 bool ItemReader::plain(uint64_t index) const { return base_ + items_.size() <= index && enabled_ && is_idle(); }
 
-// Reads TNT, TIP, PAD and timing packets up to the first item. Returns false at any other packet, which step() must read. Gives what step()
-// gives.
+// Reads TNT, TIP, TIP.PGE, TIP.PGD, PAD and timing packets up to the first item. Returns false at any other packet, which step() must read.
+// Gives what step() gives.
 bool ItemReader::step_plain() {
   const std::byte* data = segment_.bytes.data();
-  const uint64_t end = plain_end(), size = segment_.bytes.size();
-  uint64_t offset = reader_.offset();
+  const uint64_t end = plain_end();
+  const auto next_point = [&] {
+    const TimePoint* point = ahead_.next();
+    return point != nullptr ? point->offset_bytes : kNoOffset;
+  };
+  uint64_t offset = reader_.offset(), point_offset = next_point();
   for (uint64_t next = offset; next < end; offset = next) {
     offset = next;
-    const TimePoint* point = ahead_.next();
-    if (point != nullptr && point->offset_bytes <= offset) {
-      if (point->offset_bytes == offset && point->end_bytes <= end) next = point->end_bytes;
+    if (point_offset <= offset) {
+      const TimePoint point = *ahead_.next();
+      if (point.offset_bytes == offset && point.end_bytes <= end) next = point.end_bytes;
       ahead_.pass(offset, cursor_.now_first, cursor_.now);
+      point_offset = next_point();
       if (next != offset) continue;
     }
     const auto byte = static_cast<unsigned>(data[offset]);
@@ -116,26 +121,35 @@ bool ItemReader::step_plain() {
     if (is_short_tnt(byte)) {
       const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
       push_tnt(offset, low_bits(byte >> 1, bits), bits);
-    } else if ((byte & kIpOpcodeMask) == kTipOpcode && kIpSize[byte >> 5] != 0 && size - offset >= kWidestIp) {
-      next = offset + 1 + kIpSize[byte >> 5];
-      if (next > end) break;
-      const uint64_t last_ip = std::exchange(cursor_.last_ip, ip_of_tip(data + offset, cursor_.last_ip));
-      Item& item = push(ItemKind::tip, offset);
-      item.ip = cursor_.last_ip;
-      if (is_long_tip(byte >> 5, item.ip, last_ip)) item.flags = kItemLongTip;
     } else if (byte == 0x02 && end - offset >= kLongTntBytes && long_tnt(data + offset) != 0) {
       const uint64_t payload = long_tnt(data + offset);
       const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
       next = offset + kLongTntBytes;
       push_tnt(offset, low_bits(payload, bits), bits);
     } else {
-      break;
+      next = push_branch(byte, offset, end);
+      if (next == offset) break;
     }
     reader_.seek(next);
     return true;
   }
   reader_.seek(offset);
   return false;
+}
+
+// Reads the TIP, TIP.PGE or TIP.PGD at `offset`. Returns the offset after it, or `offset` if there is none that may be read.
+uint64_t ItemReader::push_branch(unsigned byte, uint64_t offset, uint64_t end) {
+  const unsigned opcode = byte & kIpOpcodeMask, form = byte >> 5;
+  const bool is_tip = opcode == kTipOpcode, is_pge = opcode == kTipPgeOpcode;
+  const uint64_t next = offset + 1 + kIpSize[form];
+  if ((!is_tip && !is_pge && opcode != kTipPgdOpcode) || kIpSize[form] == 0) return offset;
+  if (segment_.bytes.size() - offset < kWidestIp || next > end) return offset;
+  const uint64_t last_ip = std::exchange(cursor_.last_ip, ip_of_tip(segment_.bytes.data() + offset, cursor_.last_ip));
+  Item& item = push(is_tip ? ItemKind::tip : is_pge ? ItemKind::tip_pge : ItemKind::tip_pgd, offset);
+  item.ip = cursor_.last_ip;
+  if (is_tip && is_long_tip(form, item.ip, last_ip)) item.flags = kItemLongTip;
+  if (!is_tip) enabled_ = is_pge;
+  return next;
 }
 
 void ItemReader::push_tnt(uint64_t offset, uint64_t branches, uint32_t count) {

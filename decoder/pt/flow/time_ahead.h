@@ -46,7 +46,7 @@ class TimeAhead {
 
   /// Returns the first point not yet passed; null at the segment's end.
   [[nodiscard]] const TimePoint* next() {
-    if (head_ == count_ && !scan()) return nullptr;
+    if (head_ == count_ && (done_ || !scan())) return nullptr;
     return &points_[head_];
   }
   /// Returns the upper bound of the first point with bounds that was not passed.
@@ -54,7 +54,7 @@ class TimeAhead {
     if (head_ < count_ && points_[head_].bounds) return points_[head_].last;
     if (bound_ < head_) bound_ = head_;
     for (;; ++bound_) {
-      if (bound_ == count_ && !scan()) return end_;
+      if (bound_ == count_ && (done_ || !scan())) return end_;
       if (points_[bound_].bounds) return points_[bound_].last;
     }
   }
