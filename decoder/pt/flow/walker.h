@@ -271,6 +271,7 @@ class Walker {
   void pass_dated_switches(Flow& flow);
   /// Returns whether a switch in the segment is still to be passed by its time (DecoderOptions::time_switches).
   [[nodiscard]] bool may_switch_by_time(const FlowState& state);
+  [[nodiscard]] Event event_of(const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) const;
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
   void give_bound_event(Flow& flow, const Item& item);

@@ -366,23 +366,26 @@ void Walker::doubt_path(Flow& flow) {
   for (size_t i = first; i < out.blocks.size(); ++i) out.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
 }
 
-void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
+Event Walker::event_of(const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) const {
+  const bool has_payload = kind != EventKind::async_branch && kind != EventKind::async_disabled && kind != EventKind::enabled &&
+                           kind != EventKind::disabled && kind != EventKind::overflow;
   Event event;
   event.kind = kind;
   event.flags = flags;
-  event.before_block = static_cast<uint32_t>(flow.out->blocks.size()) + (flow.block_instructions != 0 ? 1 : 0);
   if ((flags & kEventHasFrom) != 0) event.from = from;
   if ((flags & kEventHasTo) != 0) event.to = to;
-  event.payload = item.value;
-  if (kind == EventKind::async_branch || kind == EventKind::async_disabled || kind == EventKind::enabled || kind == EventKind::disabled ||
-      kind == EventKind::overflow) {
-    event.payload = 0;
-  }
+  event.payload = has_payload ? item.value : 0;
   event.aux = item.aux;
   event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
   event.time = time_of(item);
   event.about = item.own.about;
   event.cycles = item.own.cycles;
+  return event;
+}
+
+void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
+  Event event = event_of(item, kind, flags, from, to);
+  event.before_block = static_cast<uint32_t>(flow.out->blocks.size()) + (flow.block_instructions != 0 ? 1 : 0);
   if (kind == EventKind::paging) set_non_root(flow, (flags & kEventNonRoot) != 0, item);
   if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
     put_mark(flow, event.time);

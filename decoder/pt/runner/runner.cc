@@ -176,10 +176,79 @@ void Runner::take_direct() {
       if (payload == 0) return;
       const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
       if (!read_tnt(low_bits(payload, bits), bits, kLongTntBytes, bits == kLongTntBits)) return;
-    } else {
+    } else if (!take_untraced() || walker_.may_switch_by_time(*state_)) {
       return;
     }
   }
+}
+
+// Reads the packet with `opcode` at the cursor, before the next timing packet, and passes it. Returns false if there is none that gives an ip.
+bool Runner::read_target(ItemCursor& cursor, Item& item, ItemKind kind, unsigned opcode) const {
+  const uint64_t offset = cursor.offset_bytes, end = std::min({stop_, sync_limit_, own_bytes_});
+  if (offset >= end || segment_bytes_ - offset < kWidestIp) return false;
+  const auto byte = static_cast<unsigned>(data_[offset]);
+  const uint64_t size = kIpSize[byte >> 5];
+  if ((byte & kIpOpcodeMask) != opcode || size == 0 || end - offset <= size) return false;
+  item.kind = kind;
+  item.ip = cursor.last_ip = ip_of_tip(data_ + offset, cursor.last_ip);
+  item.offset_bytes = offset;
+  cursor.date(item);
+  item.lo = cursor.emitted;
+  item.hi = std::max(hi_, item.lo);
+  cursor.prompt();
+  cursor.leave();
+  cursor.offset_bytes += size + 1;
+  return true;
+}
+
+// Returns whether a direct branch inside the run may lead to `ip`.
+bool Runner::jumps_to(const BlockRun& run, uint64_t ip) const {
+  const Block* blocks = code_.blocks(run.blocks_first);
+  return std::any_of(blocks + 1, blocks + run.blocks, [&](const Block& block) { return walker_.table_.info(block.node).ip.value == ip; });
+}
+
+// Takes the TIP.PGD of a near branch at the cursor and the TIP.PGE after it: the flow leaves the traced code and comes back. Returns false if
+// the walker must take them.
+bool Runner::take_untraced() {
+  FlowState& state = *state_;
+  ItemCursor cursor = cursor_;
+  Item left, back;
+  if (!read_target(cursor, left, ItemKind::tip_pgd, kTipPgdOpcode)) return false;
+  while (cursor.offset_bytes < own_bytes_ && data_[cursor.offset_bytes] == std::byte{0}) ++cursor.offset_bytes;
+  if (!read_target(cursor, back, ItemKind::tip_pge, kTipPgeOpcode) || state.position + 2 > until_) return false;
+  set_now(left);
+  const RunId id = code_.version_at(at_, state.now);
+  if (id == kNoRun || !state.now.overlaps(walker_.time_of(left))) return false;
+  const BlockRun& run = code_.run(id);
+  if (run.branch_bytes == 0 || exceeds_silence(run) || jumps_to(run, left.ip)) return false;
+  const bool is_ret = run.end == RunEnd::ret, is_call = !is_ret && run.next[1] != kNoRun;
+  emit(run, run.calls - (is_call ? 1U : 0U));  // a call out of the traced code is not on the processor's stack
+  if (is_ret && calls_.open != 0) calls_.drop();
+  const BlockInfo& last = walker_.table_.info(out_[-1].node);
+  const Ip from{last.ip.value + last.size_bytes - run.branch_bytes};
+  std::vector<Event>& events = flow_->out->events;
+  const auto before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
+  events.push_back(walker_.event_of(left, EventKind::disabled, kEventHasFrom | kEventHasTo, from, Ip{left.ip}));
+  events.back().before_block = before_block;
+  events.push_back(walker_.event_of(back, EventKind::enabled, kEventHasTo, {}, Ip{back.ip}));
+  events.back().before_block = before_block;
+  moved_ = true;
+  state.position += 2;
+  state.end_silence();
+  state.disabled_at = {};
+  state.ip = Ip{back.ip};
+  const SpaceId space = state.context.space;
+  walker_.update_context(*flow_, back.before, back.hi);
+  if (state.context.space != space) {
+    return_calls();
+    borrow_calls();
+    set_places();
+  }
+  mark_due_ = true;
+  settled_ = false;
+  cursor_ = cursor;
+  at_ = at(back.ip);
+  return true;
 }
 
 // Processes the timing packet at the cursor and returns false, also at the end of the segment. Without one it sets stop_ and returns true.
@@ -301,9 +370,9 @@ void Runner::return_calls() {
   stack.sign(++signature_, calls_.height(), calls_.open);
 }
 
-void Runner::push_calls(const BlockRun& run) {
+void Runner::push_calls(const BlockRun& run, uint32_t count) {
   const RunId* calls = code_.calls(run);
-  for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
+  for (uint32_t i = 0; i < count; ++i) calls_.push(calls[i]);
   calls_.center();
 }
 
@@ -319,11 +388,12 @@ RunId Runner::pop_call() {
   return run;
 }
 
-void Runner::emit(const BlockRun& run) {
+// Outputs the run's blocks. Of the calls in it, the first `calls` are made.
+void Runner::emit(const BlockRun& run, uint32_t calls) {
   if (mark_due_) give_mark();
   copy_blocks(out_, code_.blocks(run.blocks_first), run.blocks);
   out_ += run.blocks;
-  push_calls(run);
+  push_calls(run, calls);
 }
 
 // Takes the bits of tnt_. Returns false if some are left.
@@ -385,6 +455,11 @@ bool Runner::pass_silently(const BlockRun& run) {
   return true;
 }
 
+// Returns whether a flow without packets has a limit inside the run.
+bool Runner::exceeds_silence(const BlockRun& run) const {
+  return state_->silent + run.instructions > walker_.max_silent() || state_->silent_blocks + run.blocks > SilentLoop::kMostBlocks;
+}
+
 // Follows runs that take nothing, and returns the version of the run after them. kNoRun: the walker must continue.
 RunId Runner::follow_links() {
   for (;;) {
@@ -392,7 +467,7 @@ RunId Runner::follow_links() {
     if (id == kNoRun) return kNoRun;
     const BlockRun& run = code_.run(id);
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
-    if (state_->silent + run.instructions > walker_.max_silent() || state_->silent_blocks + run.blocks > SilentLoop::kMostBlocks) return kNoRun;
+    if (exceeds_silence(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
     if (!room() || !pass_silently(run)) return kNoRun;
     emit(run);

@@ -154,6 +154,8 @@ class Runner {
   bool take_timed_tip(Timed& t, unsigned byte);
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
   bool read_tip();
+  [[nodiscard]] bool read_target(ItemCursor& cursor, Item& item, ItemKind kind, unsigned opcode) const;
+  bool take_untraced();
   struct Spending;
   void spend();
   void read_bits(Spending& s, uint64_t stop);
@@ -171,14 +173,17 @@ class Runner {
   bool take_memo();
   bool step();
   bool take_target(const Item& item, bool bits_pending);
+  [[nodiscard]] bool exceeds_silence(const BlockRun& run) const;
+  [[nodiscard]] bool jumps_to(const BlockRun& run, uint64_t ip) const;
   bool pass_silently(const BlockRun& run);
   RunId follow_links();
   void set_now(const Item& item);
   void give_mark();
-  void emit(const BlockRun& run);
+  void emit(const BlockRun& run) { emit(run, run.calls); }
+  void emit(const BlockRun& run, uint32_t calls);
   void borrow_calls();
   void return_calls();
-  void push_calls(const BlockRun& run);
+  void push_calls(const BlockRun& run, uint32_t count);
   RunId pop_call();
   RunId return_run(uint64_t height);
   RunId at(uint64_t ip);

@@ -400,6 +400,9 @@ void RunnerCode::read(RunId id, Interval now) {
   run.end = reading.end;
   run.valid = valid_id(reading.valid);
   run.ends_in_kernel = branch_ip >> 63 != 0;
+  const InsnClass last = reading.insn.cls;
+  const bool is_near = last == InsnClass::call_indirect || last == InsnClass::jump_indirect || last == InsnClass::ret;
+  run.branch_bytes = certain && is_near ? reading.insn.length_bytes : 0;
   run.blocks = static_cast<uint8_t>(reading.blocks.size());
   run.calls = static_cast<uint8_t>(reading.calls.size());
   run.instructions = static_cast<uint16_t>(reading.instructions);
@@ -414,12 +417,8 @@ void RunnerCode::read(RunId id, Interval now) {
   blocks_.grow_to(blocks_.size() + reading.blocks.size());
   std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
   std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), BlockRun::kHead), run.head.begin());
-  run.calls_first = static_cast<uint32_t>(calls_.size());
-  if (run.calls == 1) {
-    run.calls_first = reading.calls[0];
-  } else {
-    calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
-  }
+  run.calls_first = run.calls == 1 ? reading.calls[0] : static_cast<uint32_t>(calls_.size());
+  if (run.calls != 1) calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
 }
 
 // Stores what compare() needs to recognise the run.

@@ -44,6 +44,7 @@ struct alignas(64) BlockRun {
   RunEnd end = RunEnd::unread;
   bool ends_in_kernel = false;  ///< its last instruction is in the kernel half
   uint8_t met = 0;              ///< visits by Runner::take_timed(), up to kMetForMemos
+  uint8_t branch_bytes = 0;     ///< size of the near indirect branch or near RET that ends it; 0: it ends otherwise
 };
 static_assert(sizeof(BlockRun) == 64);
 

@@ -131,7 +131,7 @@ inline bool Runner::spend_tip(Spending& s) {
   std::memcpy(static_cast<void*>(s.out), run->head.data(), sizeof run->head);
   if (run->blocks > BlockRun::kHead) copy_blocks(s.out, code_.blocks(run->blocks_first), run->blocks);
   s.out += run->blocks;
-  if (run->calls != 0) push_calls(*run);
+  if (run->calls != 0) push_calls(*run, run->calls);
   if (run->end == RunEnd::ret && calls_.open != 0) calls_.drop();
   s.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
   cursor_.last_ip = ip;
@@ -164,7 +164,7 @@ bool Runner::spend_singly(Spending& s) {
     if (run.end != RunEnd::jcc && !ret) return taken != 0;
     copy_blocks(s.out, code_.blocks(run.blocks_first), run.blocks);
     s.out += run.blocks;
-    push_calls(run);
+    push_calls(run, run.calls);
     if (ret) {
       s.at = pop_call();
     } else {
