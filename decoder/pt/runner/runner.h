@@ -1,4 +1,5 @@
-// Runner: the fast path. Plain TNT, TIP and time over code that is certain; anything else goes to the exact walker with the same FlowState.
+// Runner: the fast path. Plain TNT, TIP, time, and TIP.PGD with TIP.PGE over code that is certain; anything else goes to the exact walker with the
+// same FlowState.
 #pragma once
 
 #include <algorithm>
