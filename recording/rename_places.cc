@@ -147,12 +147,12 @@ bool RenamePlaces::place_next(Batch& batch, bool more) {
   const Window window = window_of(batch, end_mark);
   searched_ += window.end_block - window.first_block + window.end_mark - window.first_mark + 1;
   Places places = end_mark == 0 ? Places{} : find_places(batch, window);
-  if (places.all.empty() && places.left.empty() && places.renaming.empty() && !places.begun) {  // all of its flow is after it
+  if (!places.has_flow && places.left.empty() && places.renaming.empty() && !places.begun) {  // all of its flow is after it
     if (later == batch.marks.end() || thread_of(*later, segment_) != rename.tid) return true;
     put(batch, window, window.end_block);
     return true;
   }
-  put(batch, window, choose(places, window).block);
+  if (const std::optional<Place> place = choose(places, window)) put(batch, window, place->block);
   return true;
 }
 
@@ -183,18 +183,18 @@ RenamePlaces::Places RenamePlaces::find_places(const Batch& batch, const Window&
     const Stop stop = stop_at(batch.events, event, block);
     const bool in_kernel = !first && is_kernel_half(blocks().info(batch.blocks[block - 1].node).ip);
     const bool used = block == placed_block_;  // by the rename before
-    const Call call = stop.leaves && !first ? call_at_end(blocks(), batch.blocks[block - 1].node) : Call::unknown;
+    const Call call = stop.leaves && block != 0 ? call_at_end(blocks(), batch.blocks[block - 1].node) : Call::unknown;
     if (first && stop.begins && !stop.stopped && here) places.begun = Place{block, 0};
     const bool left = (stop.leaves && call != Call::other) || in_kernel;
     if (left && !used && (before || here)) (call == Call::renames ? places.renaming : places.left).push_back({block, places.ran});
-    if (before) places.all.push_back({block, places.ran});
+    places.has_flow = places.has_flow || before;
     before = here;
     if (block < window.end_block) places.ran += batch.blocks[block].instructions;
   }
   return places;
 }
 
-RenamePlaces::Place RenamePlaces::choose(Places& places, const Window& window) const {
+std::optional<RenamePlaces::Place> RenamePlaces::choose(Places& places, const Window& window) const {
   const Rename& rename = renames_[next_];
   size_t wanted = 1;  // places for this one and for those that follow
   for (size_t i = next_ + 1; i < end_ && renames_[i].time < window.end && wanted < kMostWanted; ++i) wanted += renames_[i].tid == rename.tid ? 1 : 0;
@@ -202,8 +202,7 @@ RenamePlaces::Place RenamePlaces::choose(Places& places, const Window& window) c
   std::vector<Place>& from = places.left;
   from.insert(from.end(), places.renaming.begin(), places.renaming.end());
   std::ranges::sort(from, {}, &Place::block);
-  if (from.empty() && places.begun) return *places.begun;
-  if (from.empty()) from = places.all;
+  if (from.empty()) return places.begun;  // else another thread wrote the record, whatever this one did then
   const bool ends = window.end != kTimeMax && window.begin < window.end;
   if (!ends && from.size() > 1 && from.back().block == window.end_block) from.pop_back();  // the end of the trace, most likely
   from.resize(from.size() - std::min(wanted, from.size()) + 1);
@@ -250,8 +249,9 @@ void RenamePlaces::hold_back(Batch& batch) {
   const Window window = window_of(batch, batch.marks.size());
   const uint32_t placed = std::exchange(placed_block_, kNoBlock);
   if (window.end_block - window.first_block > kMostHeldBlocks || window.first_mark == batch.marks.size()) return;
-  split(batch, place_of(batch, window.first_block), held_);
-  if (placed != kNoBlock && placed >= window.first_block) placed_block_ = placed - window.first_block;
+  const uint32_t first = window.first_block - std::min(window.first_block, 1U);  // with the block that may have left user code
+  split(batch, place_of(batch, first), held_);
+  if (placed != kNoBlock && placed >= first) placed_block_ = placed - first;
 }
 
 }  // namespace ptd

@@ -12,13 +12,13 @@
 
 namespace ptd {
 
-/// A thread gets a name, maybe the same as before: that takes a system call, too.
+/// A thread gives itself a name, maybe the same as before: that takes a system call, too.
 struct Rename {
   TimeNs time;
   int32_t tid = -1;
 };
 
-/// Returns all renames in order of time.
+/// Returns all renames in order of time, without those of which the records say that another thread made them.
 [[nodiscard]] std::vector<Rename> renames_of(const RecordingData& data);
 /// Returns those of one thread.
 [[nodiscard]] std::vector<Rename> renames_of(const RecordingData& data, int32_t tid);
@@ -31,7 +31,7 @@ struct Rename {
 ///  - a pause of user-only trace that a branch out of the traced region began: not an interrupt, and not another system call, if its number shows;
 ///  - in traced kernel code, or where it returns to user code.
 /// Several such places are told apart by the system call's number or else by the instructions up to them, and several renames have different ones. Without
-/// such a place, another thread wrote the record (/proc/PID/task/TID/comm), and instructions alone give the place.
+/// such a place, another thread wrote the record (/proc/PID/task/TID/comm): it says nothing about this thread's flow, whose times stay as they are.
 ///
 /// Limitation: the place is a guess if several places remain between two timing packets. Of thousands of renames in a segment, only the first
 /// have one.
@@ -62,7 +62,7 @@ class RenamePlaces final : public FlowDecoder {
     std::vector<Place> renaming;  ///< at system calls that rename
     std::vector<Place> left;      ///< others where user code was left, or kernel code ran
     std::optional<Place> begun;   ///< before the first block, if a pause ends there whose cause is not in the window
-    std::vector<Place> all;       ///< of the thread
+    bool has_flow = false;        ///< of the thread
     uint64_t ran = 0;             ///< instructions in the window
   };
 
@@ -72,7 +72,7 @@ class RenamePlaces final : public FlowDecoder {
   bool place_next(Batch& batch, bool more);
   [[nodiscard]] Window window_of(const Batch& batch, size_t end_mark) const;
   [[nodiscard]] Places find_places(const Batch& batch, const Window& window) const;
-  [[nodiscard]] Place choose(Places& places, const Window& window) const;
+  [[nodiscard]] std::optional<Place> choose(Places& places, const Window& window) const;
   void put(Batch& batch, const Window& window, uint32_t block);
   void raise(Batch& batch);
   void hold_back(Batch& batch);

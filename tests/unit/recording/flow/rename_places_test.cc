@@ -201,10 +201,17 @@ TEST(RenamePlaces, AreInTheKernelIfItIsTraced) {
   }
 }
 
-TEST(RenamePlaces, AreEstimatedWithoutAPause) {
-  Flow flow;
+TEST(RenamePlaces, OfAnotherThreadMoveNothing) {
+  Flow flow;  // the thread runs
   flow.at(1000).run(100).at(2000).run(1);
-  EXPECT_EQ(std::vector{30U}, places(flow, {at(1300)}));
+  EXPECT_EQ(std::vector{100U}, places(flow, {at(1300)}));
+  Flow waits;  // it waits in a call that renames nothing, nearly all the time
+  waits.at(500).run(10).at(1000).run(30).call_getppid().run(59).at(9000).run(1);
+  for (const uint64_t time : {1001U, 5000U, 8999U}) EXPECT_EQ(std::vector{100U}, places(waits, {at(time)})) << time;
+  Flow waited;  // it waited until a timing packet
+  waited.at(1000).run(30).call_getppid().at(9000).run(50).at(9900).run(1);
+  EXPECT_EQ(std::vector{31U}, places(waited, {at(8500)}));
+  EXPECT_EQ(std::vector{81U}, places(waited, {at(9500)}));
 }
 
 TEST(RenamePlaces, AreInTheThreadsOwnFlow) {
