@@ -80,7 +80,10 @@ std::vector<Rename> renames_of(const RecordingData& data, int32_t tid) {
   std::vector<Rename> renames;
   const auto found = data.comms.find(tid);
   if (found == data.comms.end()) return renames;
-  for (size_t i = 1; i < found->second.size(); ++i) renames.push_back({found->second[i].first, tid});  // the first name is also that before it
+  for (size_t i = 1; i < found->second.size(); ++i) {  // the first name is also that before it
+    const TimeNs time = found->second[i].first;
+    if (!data.given_comms.contains({tid, time})) renames.push_back({time, tid});
+  }
   return renames;
 }
 

@@ -49,4 +49,23 @@ bool read_windows(ByteReader in, RecordingData& data) {
   return in.done();
 }
 
+Status add_given_comms(const RecordingData& data, BundleFileWriter& file) {
+  if (data.given_comms.empty()) return {};
+  ByteWriter out;
+  out.number(data.given_comms.size());
+  for (const auto& [tid, time] : data.given_comms) {
+    out.signed_number(tid);
+    out.time(time);
+  }
+  return file.add(chunk::kGivenComms, out.bytes());
+}
+
+bool read_given_comms(ByteReader in, RecordingData& data) {
+  for (uint64_t left = in.count(sizeof(std::pair<int32_t, TimeNs>)); left > 0 && in.ok(); --left) {
+    const int32_t tid = in.id();
+    data.given_comms.emplace(tid, in.time());
+  }
+  return in.done();
+}
+
 }  // namespace ptd

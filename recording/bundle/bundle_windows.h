@@ -1,8 +1,10 @@
-// Encodes the AUX samples of streams, which say which part of the trace is of which sample. Private to recording.
+// Encodes the AUX samples of streams, which say which part of the trace is of which sample, and which names threads did not give themselves. Private to
+// recording.
 #pragma once
 
 #include <functional>
 
+#include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_wire.h"
 #include "recording/data/recording_data.h"
 
@@ -13,5 +15,8 @@ namespace ptd {
 void write_windows(const RecordingData& data, const std::function<bool(size_t stream, const AuxSample&)>& is_kept, ByteWriter& out);
 /// Reads them into the streams, which were read before. Returns false if they are damaged.
 [[nodiscard]] bool read_windows(ByteReader in, RecordingData& data);
+/// Adds a chunk with the names that threads did not give themselves, if there are any.
+Status add_given_comms(const RecordingData& data, BundleFileWriter& file);
+[[nodiscard]] bool read_given_comms(ByteReader in, RecordingData& data);
 
 }  // namespace ptd

@@ -274,7 +274,8 @@ Status Writer::write_contexts(BundleFileWriter& file) const {
       out.text(name);
     }
   }
-  return file.add(chunk::kContexts, out.bytes());
+  const Status status = file.add(chunk::kContexts, out.bytes());
+  return status.ok() ? add_given_comms(data_, file) : status;
 }
 
 // Which guests there are, which threads of the host run their cpus, and what these run.

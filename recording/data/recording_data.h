@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ struct RecordingData {
   std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
   std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
+  std::set<std::pair<int32_t, TimeNs>> given_comms;  ///< those that the thread did not give itself
   /// The ELF files that provide the bytes of sections, by path and build id of the section.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files;
   std::vector<MissingImage> missing;

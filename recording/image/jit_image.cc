@@ -142,6 +142,7 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
     lose_all(image, mapping, sentence(found.status));
     return false;
   }
+  found.assumed = found.assumed || mapping.assumed;
   image.note_origin(mapping.path, {}, found.file_path, found.proof);
   const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
   std::string refusal = result.ok() ? std::string() : result.error().message;
@@ -179,7 +180,7 @@ JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   const FoundCode found = find_jitdump(image, mapping);
   if (found.status != CodeStatus::found) return {};
   const auto header = read_jitdump_header(found.code.bytes);
-  return {found.file_path, header.ok() && header->complete};
+  return {found.file_path, header.ok() && header->complete ? std::optional(*header) : std::nullopt};
 }
 
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,

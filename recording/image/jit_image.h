@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct JitdumpMapping {
   FileId file_id;
   uint64_t file_offset_bytes = 0;  ///< of a complete jitdump: its checksum, see JitdumpSum; 0: unknown
   TimeNs started;                  ///< by when its process has started: its exec or fork; 0: unknown
+  bool assumed = false;            ///< the file says so, and no record does: its code is assumed
 };
 
 /// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. Its process
@@ -35,8 +37,8 @@ struct JitClock {
 
 /// The file of a jitdump.
 struct JitdumpFile {
-  std::string path;       ///< "": not found
-  bool complete = false;  ///< it contains all code from no file that the process ran: see kCompleteJitdump
+  std::string path;                       ///< "": not found
+  std::optional<JitdumpHeader> complete;  ///< of a file that contains all code from no file that the process ran: see kCompleteJitdump
 };
 [[nodiscard]] JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
 /// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.

@@ -188,12 +188,13 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     if (map.size_bytes > ~map.addr) image_.report_unmappable(mapping);
     return;
   }
+  check_program(record, map);
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
-    const auto started = started_.find(map.pid);
+    const auto started = program_starts_.find(map.pid);
     jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes,
-                         started == started_.end() ? kTimeMin : started->second});
+                         started == program_starts_.end() ? kTimeMin : started->second.back().time});
     return;
   }
   add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,

@@ -21,6 +21,7 @@
 #include "recording/image/poke_order.h"
 #include "recording/perf/guest_machines.h"
 #include "recording/perf/mapping_ranges.h"
+#include "recording/perf/program_starts.h"
 #include "recording/perf/ring_index.h"
 #include "recording/perf/task_switches.h"
 #include "recording/perf/undated_records.h"
@@ -87,6 +88,14 @@ class SidebandFold {
   void finish_guests();
   void on_sample(const perfio::Record& record, const perfio::OtherSample& sample);
   void add_mapping(UserMapping mapping);
+  /// A program from its exec or fork on.
+  struct Program {
+    int32_t pid = -1;
+    TimeNs time;
+    SpaceId space;
+  };
+  [[nodiscard]] const Program* program_of(const JitdumpHeader& header) const;
+  void place_complete_jitdumps();
   void fold_jitdumps(bool monotonic);
   void fold_announcements(const Timeline& mapped);
   void fold_perf_maps();
@@ -100,6 +109,9 @@ class SidebandFold {
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);
+  void start_program(int32_t pid, TimeNs time, SpaceId space);
+  void check_program(const perfio::Record& record, const perfio::MmapRecord& map);
+  TimeNs move_program(int32_t pid, SpaceId from, SpaceId to);
   void check_exec(const perfio::Record& record, perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, perfio::TaskRecord task);
   void on_exit(const perfio::Record& record, const perfio::TaskRecord& task);
@@ -150,6 +162,7 @@ class SidebandFold {
   Context context_of(int32_t pid, int32_t tid);
   void set_switch(int32_t cpu, TimeNs time, const Context& to);
   void name_thread(int32_t tid, TimeNs time, const std::string& name);
+  void note_given_name(int32_t tid, TimeNs time);
 
   const OpenRequest& options_;
   ImageBuild& image_;
@@ -165,6 +178,7 @@ class SidebandFold {
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
+  ProgramStarts programs_;
   PokeOrder poke_order_;
   std::unordered_map<uint64_t, int32_t> event_cpus_;  // id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several
   /// Of the records of one file.
@@ -187,7 +201,8 @@ class SidebandFold {
   TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
-  std::map<int32_t, TimeNs> started_, ended_;  // process -> its latest exec or fork, its end
+  std::map<int32_t, TimeNs> ended_;  // process -> its end
+  std::map<int32_t, std::vector<Program>> program_starts_;  // process -> its execs and forks
   std::set<SpaceId> jit_named_;        // spaces in which a jitdump or an announcement names code
   std::set<SpaceId> complete_spaces_;  // spaces of which a jitdump has all code that ran
   const std::vector<perfio::EventAttr>* attrs_ = nullptr;

@@ -1,5 +1,6 @@
 // SidebandFold: generated code, from jitdumps, announcements and perf maps, and code that the recorder gives. See sideband_fold.h.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "image/source/perf_map.h"
 #include "recording/image/given_names.h"
 #include "recording/image/jit_names.h"
+#include "recording/image/jit_times.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
@@ -32,11 +34,74 @@ bool take_file(SpacesOfFile& files, const std::optional<std::pair<uint64_t, uint
   return spaces.size() <= kMaxSpacesOfFile;
 }
 
+/// The jitdumps in the folder that `record --emulate` makes beside a recording: FOLDER/N/jit-PID.dump.
+std::vector<std::string> jitdumps_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  constexpr size_t kMost = 1U << 12;
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator each(folder, error); !error && each != fs::directory_iterator(); each.increment(error)) {
+    if (std::error_code ignored; !fs::is_directory(each->symlink_status(ignored))) continue;
+    std::error_code inner;
+    for (fs::directory_iterator file(each->path(), inner); !inner && file != fs::directory_iterator() && found.size() < kMost; file.increment(inner)) {
+      if (is_jitdump_path(file->path().string())) found.push_back(file->path().string());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 }  // namespace
+
+// The emulator begins a jitdump when a program or process starts.
+const SidebandFold::Program* SidebandFold::program_of(const JitdumpHeader& header) const {
+  constexpr uint64_t kRoundingNs = 100;
+  const TimeConversion& conversion = data_.decoder.config.time;
+  const auto known = program_starts_.find(static_cast<int32_t>(header.pid));
+  if (!header.tsc_clock || !conversion.valid() || known == program_starts_.end()) return nullptr;
+  const TimeNs begun = conversion.to_ns(Tsc{header.timestamp});
+  const auto near = [begun](const Program& program) { return std::max(program.time, begun).value - std::min(program.time, begun).value <= kRoundingNs; };
+  const auto found = std::ranges::find_if(known->second, near);
+  return found == known->second.end() ? nullptr : &*found;
+}
+
+// Without the record of a complete jitdump, or with a wrong one, code that a program changed would be that of its file. The file tells which program it
+// is of, but nothing then proves that it is unchanged.
+void SidebandFold::place_complete_jitdumps() {
+  std::set<SpaceId> placed;
+  const auto place = [&](JitdumpMapping& jitdump, const Program& program, FindingKind kind, const std::string& what) {
+    jitdump.space = program.space;
+    jitdump.pid = program.pid;
+    jitdump.mapped_at = jitdump.started = program.time;
+    jitdump.address = Ip{kCompleteJitdumpAddress};
+    jitdump.assumed = true;
+    report_jitdump(image_, jitdump, kind, program.time,
+                   what + ": by its header it is of the program that process " + std::to_string(program.pid) + " starts then, and its code is assumed");
+  };
+  for (JitdumpMapping& jitdump : jitdumps_) {
+    if (jitdump.address.value != kCompleteJitdumpAddress) continue;
+    const auto header = file_of_jitdump(image_, jitdump).complete;
+    const Program* program = header ? program_of(*header) : nullptr;
+    if (program != nullptr && program->space != jitdump.space) {
+      place(jitdump, *program, FindingKind::bad_record, "its MMAP2 record has another process or time");
+    }
+    placed.insert(jitdump.space);
+  }
+  for (const std::string& path : jitdumps_in(image_.source.options().own_folder)) {
+    JitdumpMapping jitdump;
+    jitdump.path = path;
+    const auto header = file_of_jitdump(image_, jitdump).complete;
+    const Program* program = header ? program_of(*header) : nullptr;
+    if (program == nullptr || !placed.insert(program->space).second) continue;
+    place(jitdump, *program, FindingKind::records_lost, "its MMAP2 record is missing");
+    jitdumps_.push_back(std::move(jitdump));
+  }
+}
 
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
 // all bytes as they ran, what compilers logged of the same code gives its names.
 void SidebandFold::fold_jitdumps(bool monotonic) {
+  place_complete_jitdumps();
   struct Wanted {
     const JitdumpMapping* mapping = nullptr;
     bool complete = false;
@@ -50,7 +115,7 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
     if (spaces.size() > kMaxSpacesOfFile || !spaces.insert(jitdump.space).second) continue;
     const JitdumpFile file = file_of_jitdump(image_, jitdump);
     if (!take_file(files, file_identity(file.path), jitdump.space, jitdump.path, data_.warnings)) continue;
-    wanted.push_back({&jitdump, file.complete});
+    wanted.push_back({&jitdump, file.complete.has_value()});
     if (file.complete) complete.insert(jitdump.space);
   }
   const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();

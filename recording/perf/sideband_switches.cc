@@ -171,14 +171,62 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
   const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin;
   if (comm.exec && record.sample_id.has_time) check_exec(record, comm);
   name_thread(comm.tid, time, comm.comm);
+  const perfio::SampleId& writer = record.sample_id;  // the task that runs ([Linux] perf_event_comm_output())
+  if (writer.has_time && writer.tid > 0 && writer.tid != comm.tid) note_given_name(comm.tid, time);
   if (comm.exec && comm.pid > 0) {
-    spaces_[comm.pid] = image_.builder.add_space(machine_of_thread(comm.pid));
-    data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
-    if (record.sample_id.has_time) started_[comm.pid] = time;
+    programs_.forget(comm.pid);
+    start_program(comm.pid, time, image_.builder.add_space(machine_of_thread(comm.pid)));
     if (per_cpu_) task_switches_.on_exec(record);
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
   }
+}
+
+// Not the first one, which is also that before it.
+void SidebandFold::note_given_name(int32_t tid, TimeNs time) {
+  if (data_.comms[tid].size() > 1) data_.given_comms.emplace(tid, time);
+}
+
+// Its only thread has the number of the process.
+void SidebandFold::start_program(int32_t pid, TimeNs time, SpaceId space) {
+  spaces_[pid] = space;
+  data_.contexts.add_thread(pid, time, context_of(pid, pid));
+  if (time != kTimeMin) program_starts_[pid].push_back({pid, time, space});
+}
+
+// The kernel maps a program, then its loader, then the vdso. Returns when the first of these was mapped, kTimeMax if none was.
+TimeNs SidebandFold::move_program(int32_t pid, SpaceId from, SpaceId to) {
+  const auto is_loader = [](std::string_view path) {
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    return name.starts_with("ld") && name.find(".so") != std::string_view::npos;
+  };
+  const UserMapping* after = nullptr;  // the one that was mapped next
+  for (auto mapping = mappings_.rbegin(); mapping != mappings_.rend(); ++mapping) {
+    if (mapping->pid != pid) continue;
+    const bool same = after != nullptr && mapping->path == after->path && mapping->file_offset_bytes < after->file_offset_bytes;
+    const bool is_program = after != nullptr && mapping->path != after->path && is_loader(after->path) && !is_loader(mapping->path);
+    if (mapping->space != from || (after != nullptr && !same && !is_program)) break;
+    mapping->space = to;
+    after = &*mapping;
+  }
+  return after == nullptr ? kTimeMax : after->from;
+}
+
+// Without the COMM record of exec, its program would be part of the one before it.
+void SidebandFold::check_program(const perfio::Record& record, const perfio::MmapRecord& map) {
+  TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin;
+  const std::optional<ProgramStarts::Start> start = programs_.on_mapping(map, time);
+  if (!start) return;
+  const SpaceId before = space_of(map.pid), space = image_.builder.add_space(machine_of_thread(map.pid));
+  if (start->vdso) time = std::min(time, move_program(map.pid, before, space));
+  start_program(map.pid, time, space);
+  if (const auto names = data_.comms.find(map.pid); names == data_.comms.end() || names->second.back().first != time) name_thread(map.pid, time, {});
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = {time, time};
+  finding.what = "process " + std::to_string(map.pid) + " starts a program, as " + (start->vdso ? "its new vdso shows" : "its ITRACE_START record shows") +
+                 ", but the COMM record of that is missing: the program's name is not known";
+  image_.builder.add_finding(std::move(finding));
 }
 
 // A task writes these records itself, so the trailer names it, too. In doubt it is right.
@@ -193,6 +241,7 @@ void SidebandFold::check_writer(const perfio::Record& record, const char* type, 
 
 void SidebandFold::on_exit(const perfio::Record& record, const perfio::TaskRecord& task) {
   if (per_cpu_ && !is_arm_) task_switches_.on_exit(record);
+  if (task.pid == task.tid) programs_.forget(task.pid);
   if (task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = TimeNs{record.sample_id.time};
   if (task.pid > 0 && task.tid > 0 && !pids_.contains(task.tid)) data_.contexts.add_thread(task.tid, kTimeMin, context_of(task.pid, task.tid));
 }
@@ -221,12 +270,13 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
   if (task.pid <= 0 || !check_fork(record, task)) return;
   if (record.sample_id.has_time) task_switches_.on_fork(task.tid, TimeNs{record.sample_id.time});
   if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
+  if (task.pid != task.ppid) programs_.fork(task.ppid, task.pid);
   const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : TimeNs{task.time};
   const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
   if (task.pid != task.ppid) {
     if (!synthesized) {
-      started_[task.pid] = time;
       spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
+      program_starts_[task.pid].push_back({task.pid, time, spaces_[task.pid]});
       if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
       space_of(task.pid);
@@ -235,7 +285,10 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
   pids_[task.tid] = task.pid;
   data_.contexts.add_thread(task.tid, time, context_of(task.pid, task.tid));
   const auto parent = data_.thread_names.find(task.ptid);
-  if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
+  if (!synthesized && parent != data_.thread_names.end()) {
+    name_thread(task.tid, time, std::string(parent->second));
+    note_given_name(task.tid, time);
+  }
 }
 
 void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceStartRecord start) {
@@ -244,6 +297,7 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceS
   const Context context = context_of(start.pid, start.tid);
   if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
   if (!record.sample_id.has_time) return;
+  if (!per_cpu_) programs_.on_start(start.tid, TimeNs{record.sample_id.time});
   if (per_cpu_ && !is_arm_) task_switches_.on_start(record);
   set_switch(record.sample_id.cpu, TimeNs{record.sample_id.time}, context);
   aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, TimeNs{record.sample_id.time}, 0});  // the stream of one thread is empty until here

@@ -1,6 +1,10 @@
-// Sideband fold: COMM records of exec that contradict themselves.
+// Sideband fold: COMM records of exec that contradict themselves or are missing, and names that others give.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "recording/rename_places.h"
 #include "tests/unit/recording/fold_support.h"
 
 namespace ptd {
@@ -43,6 +47,89 @@ TEST_F(Fold, OtherNamesAreNoContradiction) {
   EXPECT_EQ(std::ranges::count_if(data_->timeline.findings(), is_contradiction), 0);
   EXPECT_EQ(data_->thread_names.at(12), "named");
   EXPECT_EQ(data_->thread_names.at(20), "begun");
+}
+
+bool lacks_comm(const Finding& finding) { return finding.kind == FindingKind::records_lost && finding.what.find("COMM record") != std::string::npos; }
+
+// The kernel maps the program, its loader and another vdso.
+TEST_F(Fold, ANewVdsoIsAProgramWithoutComm) {
+  const auto run = [this](uint64_t vdso, bool named) {
+    start();
+    comm(10, 10, "one", true, 1000);
+    map(10, 0x400000, "/bin/one", 1001);
+    map(10, 0x700000, "/lib/ld-linux.so.2", 1002);
+    map(10, 0x7ff000, "[vdso]", 1003);
+    map(10, 0x710000, "/lib/libc.so.6", 1004);
+    if (named) comm(10, 10, "two", true, 2000);
+    map(10, 0x400000, "/bin/two", 2001);
+    map(10, 0x720000, "/lib/ld-linux.so.2", 2002);
+    map(10, vdso, "[vdso]", 2003);
+    finish();
+    return std::ranges::count_if(data_->timeline.findings(), lacks_comm);
+  };
+  EXPECT_EQ(run(0x7fe000, false), 1);
+  const auto space = [this](uint64_t time) { return data_->contexts.at_thread(10, TimeNs{time}).space; };
+  EXPECT_NE(space(2000), space(2001));
+  EXPECT_EQ(space(2001), space(2500));
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 1500), 0x55);
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 2500), 0x90);
+  ASSERT_EQ(data_->comms.at(10).size(), 2U);
+  EXPECT_EQ(data_->comms.at(10).back(), (std::pair{TimeNs{2001}, std::string()}));
+  EXPECT_EQ(data_->timeline.section_at(space(2500), Ip{0x710000}, TimeNs{2500}), kNoSection);  // of the program before
+  // The same vdso, or a COMM record: nothing is missing.
+  EXPECT_EQ(run(0x7ff000, false), 0);
+  EXPECT_EQ(run(0x7fe000, true), 0);
+}
+
+// A child has the vdso of its parent, and a process that comes again has another one.
+TEST_F(Fold, AVdsoIsOfOneProcess) {
+  map(10, 0x7ff000, "[vdso]", 1000);
+  fork(10, 11, 11, 1100);
+  map(11, 0x7fe000, "[vdso]", 1200);
+  feed(perfio::TaskRecord{10, 1, 10, 1, 1300, true}, 1300, 10, 10);
+  map(10, 0x7fd000, "[vdso]", 1400);
+  finish();
+  const auto& findings = data_->timeline.findings();
+  EXPECT_EQ(std::ranges::count_if(findings, lacks_comm), 1);
+  EXPECT_TRUE(std::ranges::any_of(findings, [](const Finding& finding) { return lacks_comm(finding) && finding.time.first == TimeNs{1200}; }));
+}
+
+// The emulator starts the trace of each program.
+TEST_F(Fold, TraceThatStartsAgainIsAProgramWithoutComm) {
+  const auto run = [this](uint64_t again, bool named) {
+    start();
+    fold_->set_per_cpu(false);
+    comm(10, 10, "one", true, 1000);
+    feed(perfio::ItraceStartRecord{10, 10}, 1000, 10, 10, -1);
+    map(10, 0x400000, "/bin/one", 1000);
+    if (named) comm(10, 10, "two", true, 2000);
+    feed(perfio::ItraceStartRecord{10, 10}, again, 10, 10, -1);
+    map(10, 0x400000, "/bin/two", 2000);
+    finish();
+    return std::ranges::count_if(data_->timeline.findings(), lacks_comm);
+  };
+  EXPECT_EQ(run(2000, false), 1);
+  const auto space = [this](uint64_t time) { return data_->contexts.at_thread(10, TimeNs{time}).space; };
+  EXPECT_NE(space(1999), space(2000));
+  EXPECT_EQ(data_->comms.at(10).back(), (std::pair{TimeNs{2000}, std::string()}));
+  EXPECT_EQ(run(2000, true), 0);
+  EXPECT_EQ(data_->comms.at(10).back().second, "two");
+  EXPECT_EQ(run(1000, false), 0);  // the record is there twice
+  EXPECT_EQ(run(1500, false), 0);  // nothing is mapped then
+}
+
+// Another thread, or the start of a thread, gives a name outside of the thread's own system calls.
+TEST_F(Fold, NamesThatOthersGiveAreNoRenames) {
+  comm(10, 10, "first", false, 1000);
+  comm(10, 10, "own", false, 1100);
+  feed(perfio::CommRecord{10, 10, "given", false}, 1200, 10, 11);
+  fork(9, 10, 10, 1300);
+  feed(perfio::CommRecord{10, 10, "unknown", false}, 1400);
+  comm(9, 9, "parent", false, 1500);
+  finish();
+  std::vector<uint64_t> times;
+  for (const Rename& rename : renames_of(*data_)) times.push_back(rename.time.value);
+  EXPECT_EQ(times, (std::vector<uint64_t>{1100, 1400}));
 }
 
 }  // namespace
