@@ -13,7 +13,7 @@ namespace ptd {
 InlinedPiece InlinedCode::piece_of(const InlinedPlace& found, FunctionId host) {
   constexpr size_t kBits = 32;
   InlinedPiece piece;
-  const size_t count = found.functions.size();
+  const size_t count = std::min<size_t>(found.functions.size(), InlineChains::kMaxDepth);
   for (size_t i = 0; i < count; ++i) {
     const InlinedFunction& function = found.functions[i];
     piece.chain = chains_.inner(piece.chain, function.copy, [&] {

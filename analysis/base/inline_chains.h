@@ -18,14 +18,17 @@ inline constexpr InlineId kUnknownInlining = 0xffffffffU;  ///< it was not looke
 /// A tree of chains, which only grows. Not thread-safe.
 class InlineChains {
  public:
+  static constexpr uint32_t kMaxDepth = 512;  ///< functions in one chain
   struct Chain {
     InlineId outer = kNotInlined;
     uint32_t depth = 0;     ///< functions in it
     uint32_t function = 0;  ///< the innermost one, a FunctionId
   };
-  /// Returns the chain of the copy `copy` in `outer`. `make_function` gives the function of a chain that was not met before.
+  /// Returns the chain of the copy `copy` in `outer`; `outer` if that has kMaxDepth functions. `make_function` gives the function of a chain that was
+  /// not met before.
   template <typename MakeFunction>
   InlineId inner(InlineId outer, const void* copy, const MakeFunction& make_function) {
+    if (chains_[outer].depth == kMaxDepth) return outer;
     const auto [known, is_new] = ids_.try_emplace({copy, outer}, static_cast<InlineId>(chains_.size()));
     if (is_new) chains_.push_back({outer, chains_[outer].depth + 1, make_function()});
     return known->second;

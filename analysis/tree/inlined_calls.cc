@@ -10,8 +10,7 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxInlined = 256;  // functions in one chain (SourceLines has fewer)
-constexpr uint32_t kBits = 32;       // of InlinedPiece::begins
+constexpr uint32_t kBits = 32;  // of InlinedPiece::begins
 
 }  // namespace
 
@@ -105,9 +104,9 @@ void CallTree::State::enter_inlined(Now& now, InlineId wanted, uint32_t begins, 
   const bool began_before = host.kind == FrameKind::root && host.instructions == now.thread.instructions;  // the flow has just come to a root
   const uint8_t middle = began_before ? kCallNoStart : kCallMiddle;
   if (innermost.outer == open) return enter_one(now, wanted, flags != 0 || (begins & 1U) != 0 ? flags : middle);
-  std::array<InlineId, kMaxInlined> chain;
+  std::array<InlineId, InlineChains::kMaxDepth> chain;
   uint32_t i = 0;
-  for (InlineId id = wanted; id != open && i < kMaxInlined; id = (*chains)[id].outer) chain[i++] = id;
+  for (InlineId id = wanted; id != open; id = (*chains)[id].outer) chain[i++] = id;
   while (i-- != 0) {
     enter_one(now, chain[i], flags != 0 || (i < kBits && (begins >> i & 1U) != 0) ? flags : middle);
   }

@@ -114,22 +114,26 @@ std::span<const std::byte> contents(Elf_Scn* section) {
   return {static_cast<const std::byte*>(data->d_buf), data->d_size};
 }
 
-LineSections line_sections(Elf* elf) {
-  LineSections found;
+void find_sections(Elf* elf, LineSections& lines, TableSections& tables) {
   GElf_Ehdr header;
   size_t names = 0;
-  if (gelf_getehdr(elf, &header) == nullptr || elf_getshdrstrndx(elf, &names) != 0) return found;
-  found.big_endian = header.e_ident[EI_DATA] == ELFDATA2MSB;
+  if (gelf_getehdr(elf, &header) == nullptr || elf_getshdrstrndx(elf, &names) != 0) return;
+  lines.big_endian = tables.big_endian = header.e_ident[EI_DATA] == ELFDATA2MSB;
+  const std::pair<std::string_view, std::span<const std::byte>*> wanted[] = {
+      {"line", &lines.lines},           {"line_str", &lines.line_strings}, {"str", &lines.strings},
+      {"abbrev", &tables.abbreviations}, {"ranges", &tables.ranges},        {"rnglists", &tables.range_lists},
+  };
   for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
     GElf_Shdr about;
     const char* text = gelf_getshdr(section, &about) == nullptr ? nullptr : elf_strptr(elf, names, about.sh_name);
     if (text == nullptr || about.sh_type == SHT_NOBITS) continue;
-    const std::string_view name = text;
-    if (name == ".debug_line" || name == ".zdebug_line") found.lines = contents(section);
-    if (name == ".debug_line_str" || name == ".zdebug_line_str") found.line_strings = contents(section);
-    if (name == ".debug_str" || name == ".zdebug_str") found.strings = contents(section);
+    std::string_view name = text;
+    const std::string_view prefix = name.starts_with(".zdebug_") ? ".zdebug_" : ".debug_";
+    if (!name.starts_with(prefix)) continue;
+    name.remove_prefix(prefix.size());
+    for (const auto& [own_name, place] : wanted)
+      if (name == own_name) *place = contents(section);
   }
-  return found;
 }
 
 /// Returns where the other file of a debug file may be: the linked path, which is relative to the debug file or within a tree that contains
@@ -188,7 +192,7 @@ bool DebugFile::prepare() {
   dwarf_setalt(dwarf, alternate ? alternate->dwarf : empty);
   (void)dwarf_new_oom_handler(dwarf, report_no_memory);
   (void)dwarf_new_oom_handler(empty, report_no_memory);
-  sections = line_sections(dwarf_getelf(dwarf));
+  find_sections(dwarf_getelf(dwarf), sections, tables);
   return true;
 }
 

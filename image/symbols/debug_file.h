@@ -11,6 +11,7 @@
 
 #include "image/base/fd.h"
 #include "image/symbols/dwarf/debug_limits.h"
+#include "image/symbols/dwarf/shared_tables.h"
 #include "image/symbols/line_table.h"
 #include "ptdecode/types.h"
 
@@ -29,6 +30,7 @@ struct DebugFile {
   Elf* empty_elf = nullptr;
   Dwarf* empty = nullptr;  // in place of the alternate file
   LineSections sections;
+  TableSections tables;
   uint64_t file_bytes = 0;  // without holes
   DebugLimits limits;
 

@@ -18,7 +18,9 @@
 #include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
 #include "image/symbols/dwarf/scope_reader.h"
+#include "image/symbols/dwarf/shared_tables.h"
 #include "image/symbols/dwarf/statement_scopes.h"
+#include "image/symbols/line_rows.h"
 #include "image/symbols/source_warnings.h"
 
 namespace ptd {
@@ -26,46 +28,9 @@ namespace {
 
 constexpr size_t kMaxUnits = 1U << 20;
 
-struct Row {
-  uint64_t address = 0;
-  std::string_view file;
-  uint32_t line = 0, discriminator = 0;
-  uint32_t shown = 0;                                    // index of the row that GDB uses for the addresses of this one
-  bool statement = false, end = false, repeats = false;  // end: of a sequence; the following addresses have no line. repeats: see mark_repeats()
-};
+using Row = LineRow;
 
 constexpr const char* kTooMuchMemory = "more memory than is available";
-
-// Marks the rows that GDB omits, because an earlier one in a run of rows of one line has a discriminator. The rows are in the table's order.
-void mark_repeats(std::vector<Row>& rows) {
-  bool has_discriminator = false;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const bool goes_on = i != 0 && !rows[i - 1].end && rows[i].line == rows[i - 1].line && rows[i].file == rows[i - 1].file;
-    has_discriminator = (goes_on && has_discriminator) || rows[i].discriminator != 0;
-    rows[i].repeats = goes_on && has_discriminator;
-  }
-}
-
-// Sets the rows that GDB uses. Of rows at one address it takes the last statement, or the last row if none is a statement; it ignores rows
-// without a line. The rows are sorted by address.
-void mark_shown(std::vector<Row>& rows) {
-  uint32_t shown = 0;
-  for (uint32_t i = 0; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    const Row& before = rows[shown];
-    const bool is_hidden = row.repeats || row.line == 0 || (!row.statement && before.statement && before.address == row.address);
-    if (row.end || before.end || !is_hidden) shown = i;
-    rows[i].shown = shown;
-  }
-}
-
-// Returns whether GDB has no other row at the address of this one.
-bool is_alone(const std::vector<Row>& rows, const Row& row) {
-  const auto first = std::lower_bound(rows.begin(), rows.end(), row.address, [](const Row& each, uint64_t value) { return each.address < value; });
-  int here = 0;
-  for (auto at = first; at != rows.end() && at->address == row.address && here < 2; ++at) here += !at->end && !at->repeats && at->line != 0 ? 1 : 0;
-  return here < 2;
-}
 
 std::string not_used(const std::string& path, const std::string& needs) {
   return path + ": its source lines are not used: its debug information needs " + needs;
@@ -86,6 +51,7 @@ struct SourceLines::Unit {
   bool has_scopes = false;     // `scopes` and `pieces`; without the files of places in the source unless `loaded`
   bool counted = false;        // the cost of its scopes is deducted from the file's limits
   bool lines_counted = false;  // and that of its line table
+  bool steps_counted = false;  // and that of statements()
   bool has_lines = false;      // its line table can be read; valid once `lines_counted`
   bool joins_rows = false;     // a row that is no statement continues the one before it
   std::vector<Row> rows;
@@ -127,7 +93,7 @@ std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, co
 }
 
 SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path, std::shared_ptr<SourceWarnings> warnings)
-    : path_(std::move(path)), warnings_(std::move(warnings)), file_(std::move(file)) {}
+    : path_(std::move(path)), warnings_(std::move(warnings)), file_(std::move(file)), tables_(std::make_unique<SharedTables>(file_->tables, file_->limits)) {}
 SourceLines::~SourceLines() = default;
 
 // Does work within the limits. After a limit is exceeded, the file has no units.
@@ -167,19 +133,32 @@ std::string_view SourceLines::readable(const char* text) {
   return known->second = kept(name);
 }
 
+// Counts the units of the alternate file, to which entries may refer. Returns false if a limit is exceeded.
+bool SourceLines::spend_units(DebugFile& file) {
+  SharedTables tables(file.tables, file_->limits);
+  Dwarf_CU* cu = nullptr;
+  Dwarf_Die die;
+  while (dwarf_get_units(file.dwarf, cu, &cu, nullptr, nullptr, &die, nullptr) == 0)
+    if (!tables.spend_unit(cu)) return false;
+  return true;
+}
+
 // Builds the map from addresses to units. It uses the units' own ranges, because .debug_aranges may be incomplete or absent.
 void SourceLines::index() {
+  if (file_->alternate != nullptr && !spend_units(*file_->alternate)) return;
   Dwarf_CU* cu = nullptr;
   Dwarf_Die die;
   int got = 0;
-  while (units_.size() < kMaxUnits && (got = dwarf_get_units(file_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr)) == 0) {
-    if (dwarf_tag(&die) != DW_TAG_compile_unit && dwarf_tag(&die) != DW_TAG_skeleton_unit) continue;
+  while ((got = dwarf_get_units(file_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr)) == 0) {
+    if (!tables_->spend_unit(cu)) return;
+    if (units_.size() >= kMaxUnits || (dwarf_tag(&die) != DW_TAG_compile_unit && dwarf_tag(&die) != DW_TAG_skeleton_unit)) continue;
+    Dwarf_Attribute list;
+    if (dwarf_attr(&die, DW_AT_ranges, &list) != nullptr && !tables_->spend_ranges(list)) return;
     Dwarf_Addr base = 0, first = 0, end = 0;
     ptrdiff_t at = 0;
     bool any = false;
     while ((at = dwarf_ranges(&die, at, &base, &first, &end)) > 0) {
       if (first >= end || first == 0) continue;  // the linker removed it
-      if (!file_->limits.spend(DebugLimits::Kind::ranges, 1)) return;
       any = true;
       reaches_.push_back({first, end, static_cast<uint32_t>(units_.size())});
     }
@@ -308,23 +287,37 @@ void SourceLines::load(Unit& unit) {
   }
 }
 
-// Returns the path of a file in the table of a unit that may have no code; empty if it has none.
-std::string_view SourceLines::file_of(uint64_t unit_offset, uint32_t number) {
-  const auto [known, is_new] = other_files_.try_emplace({unit_offset, number});
-  if (!is_new) return known->second;
+struct SourceLines::OtherUnit {
+  Dwarf_Files* files = nullptr;
+  size_t count = 0;
+  const char* folder = nullptr;
+};
+
+// Returns the file table of a unit that may have no code. Reads each once: any number of functions may be declared there.
+const SourceLines::OtherUnit& SourceLines::other_unit(uint64_t unit_offset) {
+  const auto [known, is_new] = other_units_.try_emplace(unit_offset);
+  OtherUnit& unit = known->second;
+  if (!is_new) return unit;
   const uint64_t alternate = unit_offset & kAlternateOffset;
   DebugFile* const file = alternate == 0 ? file_.get() : file_->alternate.get();
   Dwarf_Die die;
-  if (file == nullptr || dwarf_offdie(file->dwarf, unit_offset & ~kAlternateOffset, &die) == nullptr) return {};
+  if (file == nullptr || dwarf_offdie(file->dwarf, unit_offset & ~kAlternateOffset, &die) == nullptr) return unit;
   const std::optional<Dwarf_Word> table = line_table_of(die);
-  if (!table) return {};
+  if (!table) return unit;
   const auto [counted, is_first] = other_tables_.try_emplace(*table | alternate, false);  // libdw keeps it for all units that share it
   if (is_first) counted->second = has_lines(*file, die, path_, *warnings_);
-  Dwarf_Files* files = nullptr;
-  size_t count = 0;
-  if (!counted->second || dwarf_getsrcfiles(&die, &files, &count) != 0 || number >= count) return {};
-  const char* const path = dwarf_filesrc(files, number, nullptr, nullptr);
-  return path == nullptr ? std::string_view{} : known->second = kept_path(path, folder_of(die));
+  if (!counted->second || dwarf_getsrcfiles(&die, &unit.files, &unit.count) != 0) unit.count = 0;
+  unit.folder = folder_of(die);
+  return unit;
+}
+
+// Returns the path of a file in the table of such a unit; empty if it has none.
+std::string_view SourceLines::file_of(uint64_t unit_offset, uint32_t number) {
+  const auto [known, is_new] = other_files_.try_emplace({unit_offset, number});
+  if (!is_new) return known->second;
+  const OtherUnit& unit = other_unit(unit_offset);
+  const char* const path = number < unit.count ? dwarf_filesrc(unit.files, number, nullptr, nullptr) : nullptr;
+  return path == nullptr ? std::string_view{} : known->second = kept_path(path, unit.folder);
 }
 
 // libdw joins the folder of a DWARF 4 unit to its paths, but not that of a DWARF 5 unit.
@@ -344,7 +337,8 @@ void SourceLines::load_scopes(Unit& unit) {
     warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
                    " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
   const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
-  UnitScopes found = read_scopes(die, {std::exchange(unit.counted, true) ? nullptr : &file_->limits, names, starts_});
+  const bool counted = std::exchange(unit.counted, true);
+  UnitScopes found = read_scopes(die, {counted ? nullptr : &file_->limits, counted ? nullptr : tables_.get(), names, starts_});
   unit.scopes = std::move(found.scopes);
   unit.empty_copies = std::move(found.empty);
   unit.pieces = pieces_of(std::move(found.extents));
@@ -530,11 +524,12 @@ bool SourceLines::has_code(const Unit& unit, size_t at, size_t next) {
   return last.line == row.line && last.file == row.file;
 }
 
-SourceUnit SourceLines::statements(const Unit& unit) const {
+SourceUnit SourceLines::statements(Unit& unit) {
   SourceUnit result;
   std::vector<SourceStatement>& statements = result.statements;
   std::vector<StatementKind> kinds;
-  const StatementScopes scopes(unit.scopes, unit.pieces);
+  DebugLimits* const limits = std::exchange(unit.steps_counted, true) ? nullptr : &file_->limits;
+  StatementScopes scopes(unit.scopes, unit.pieces, limits);
   const auto unit_number = static_cast<uint32_t>(&unit - units_.data());
   size_t group = 0, next = 0;  // the first row at the address, and the first after it
   size_t resumed = 0;          // the first row after it that has a line; 0: not known
@@ -552,6 +547,7 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
     const auto end_at = [&](size_t index) { return index < unit.rows.size() ? unit.rows[index].address : row.address + 1; };
     const bool bare = !has_code(unit, i, next);
     const auto [scope, past_copy] = scopes.of({row.address, row.file, row.line, static_cast<uint32_t>(i - group), bare});
+    if (limits != nullptr && limits->exceeded()) return {};
     statements.push_back({row.address, end_at(next), row.file, row.line, scope});
     kinds.push_back(past_copy ? StatementKind::past_copy : bare ? StatementKind::bare : StatementKind::has_code);
     if (last == next) continue;
@@ -576,15 +572,20 @@ bool SourceLines::visit(const SourceVisitor& visitor) {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < units_.size(); ++i) {
     const bool keep = units_[i].loaded || units_[i].has_scopes;
-    within_limits([&] { load(units_[i]); });
+    SourceUnit found;
+    within_limits([&] {
+      load(units_[i]);
+      if (!file_->limits.exceeded()) found = statements(units_[i]);
+    });
     if (units_.empty()) break;
     Unit& unit = units_[i];
-    const bool more = visitor(statements(unit));
+    const bool more = visitor(found);
     if (!keep) {
       Unit unloaded;
       unloaded.offset = unit.offset;
       unloaded.counted = unit.counted;
       unloaded.lines_counted = unit.lines_counted;
+      unloaded.steps_counted = unit.steps_counted;
       unloaded.has_lines = unit.has_lines;
       unit = std::move(unloaded);
     }

@@ -20,6 +20,7 @@ struct Dwfl_Module;
 namespace ptd {
 
 struct DebugFile;
+class SharedTables;
 class SourceWarnings;
 
 /// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
@@ -52,6 +53,7 @@ class SourceLines {
   static std::unique_ptr<SourceLines> of(std::unique_ptr<DebugFile> file, const std::string& elf_path,
                                          std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts);
   void within_limits(const std::function<void()>& work);
+  bool spend_units(DebugFile& file);
   void index();
   std::string_view file_of(uint64_t unit_offset, uint32_t number);
   struct Reach;
@@ -67,12 +69,13 @@ class SourceLines {
   [[nodiscard]] static bool has_code(const Unit& unit, size_t at, size_t next);
   [[nodiscard]] static size_t past_line_0(const Unit& unit, size_t next);
   [[nodiscard]] static size_t statement_end(const Unit& unit, size_t at, size_t next);
-  [[nodiscard]] SourceUnit statements(const Unit& unit) const;
+  [[nodiscard]] SourceUnit statements(Unit& unit);
 
   std::mutex mutex_;
   std::string path_;
   std::shared_ptr<SourceWarnings> warnings_;
   std::unique_ptr<DebugFile> file_;
+  std::unique_ptr<SharedTables> tables_;
   std::function<bool(uint64_t)> starts_;
   std::string exceeded_;  // the exceeded limit; empty: none
   struct Reach {
@@ -84,7 +87,10 @@ class SourceLines {
   std::unordered_map<std::string_view, std::string_view> texts_;
   std::unordered_map<const char*, std::string_view> readable_;  // maps libdw's text of a name to ours
   std::map<std::pair<uint64_t, uint32_t>, std::string_view> other_files_;  // by the offset of the unit, and number: see file_of()
-  std::map<uint64_t, bool> other_tables_;                                  // by the offset of the line table: it can be read
+  struct OtherUnit;
+  [[nodiscard]] const OtherUnit& other_unit(uint64_t unit_offset);
+  std::map<uint64_t, OtherUnit> other_units_;  // by offset
+  std::map<uint64_t, bool> other_tables_;      // by the offset of the line table: it can be read
   std::deque<std::string> storage_;
 };
 

@@ -4,6 +4,7 @@ of that size, and opens no other file.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, CC. The programs are assembled here; without an emulator for this machine the test is skipped.
 """
+import json
 import os
 import pathlib
 import re
@@ -168,6 +169,49 @@ OTHER = """	.section .debug_str,"MS",@progbits,1
 """
 
 
+def range_list(entries, count):
+    """Returns a section with one range list, .Llist, that has only `count` times `entries`."""
+    return f"""	.section .debug_rnglists,"",@progbits
+	.long .Lre-.Lrs
+.Lrs:	.value 5
+	.byte 8,0
+	.long 0
+.Llist:	.rept {count}
+{entries}
+	.endr
+	.byte 0
+.Lre:
+"""
+
+
+# Units of one byte that share a table of abbreviations and use its last one.
+ABBREVIATIONS = """	.section .debug_abbrev,"",@progbits
+.Lab:	.set code,1
+	.rept 20000
+	.uleb128 code
+	.byte 0x11,0,0,0
+	.set code,code+1
+	.endr
+	.byte 0
+	.section .debug_info,"",@progbits
+	.rept 20000
+	.long 11
+	.value 5
+	.byte 1,8
+	.long .Lab
+	.uleb128 20000
+	.endr
+"""
+
+
+def nested(count):
+    """Returns a unit with `count` inlined copies in each other, which all have the code of main."""
+    copy = "	.byte 4\n	.long .Linlined-.Lis\n	.quad main\n	.byte 16,1,6\n"
+    return unit(f".Linlined:	.byte 2\n	.long .Lstr\n	.byte 1\n	.byte 3\n	.quad main\n	.byte 16\n{copy * count}	.fill {count + 1}",
+                abbrev="2,0x2e,0, 3,0x0e, 0x20,0x0b, 0,0, 3,0x2e,1, 0x11,1, 0x12,0x0b, 0,0, "
+                       "4,0x1d,1, 0x31,0x13, 0x11,1, 0x12,0x0b, 0x58,0x0b, 0x59,0x0b, 0,0")
+
+
 class HostileDwarf(unittest.TestCase):
     def setUp(self):
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-dwarf-"))
@@ -207,6 +251,57 @@ class HostileDwarf(unittest.TestCase):
         lists = RANGES[RANGES.index("	.section .debug_rnglists"):RANGES.index(".Lre:")] + ".Lre:\n"
         dies = "	.rept 2000\n	.byte 2\n	.long .Llist\n	.endr"
         self.over_limit(lists + unit(dies, abbrev="2,0x2e,0, 0x55,0x17, 0,0"), "address ranges")
+
+    def test_ranges_that_are_empty(self):
+        """An empty range, or a base address, is no range of a function."""
+        for entries in ("	.byte 4,5,5", "	.byte 5\n	.quad main"):
+            with self.subTest(entries=entries):
+                dies = "	.rept 40000\n	.byte 2\n	.long .Llist\n	.endr"
+                self.over_limit(range_list(entries, 40000) + unit(dies, abbrev="2,0x2e,0, 0x55,0x17, 0,0"), "address ranges")
+
+    def test_attributes_without_bytes(self):
+        """An entry of one byte has 40,000 flags (DW_FORM_flag_present)."""
+        abbrev = "2,0x2e,0\n	.rept 40000\n	.byte 0x3f,0x19\n	.endr\n	.byte 0,0"
+        self.over_limit(unit("	.fill 40000,1,2", abbrev=abbrev), "attributes")
+
+    def test_units_that_share_abbreviations(self):
+        self.over_limit(ABBREVIATIONS, "abbreviations")
+
+    def test_functions_whose_origins_overlap(self):
+        """The origin of each is a part of one long string."""
+        dies = "	.set at,.Lorigins-.Lis\n	.rept 40000\n	.byte 3\n	.long at\n	.set at,at+1\n	.endr\n.Lorigins:	.fill 2000000,1,2\n	.byte 0"
+        self.over_limit(unit(dies, abbrev="2,0x2e,0, 0x6e,8, 0,0, 3,0x2e,0, 0x31,0x13, 0,0"), "bytes of entries")
+
+    def test_statements_in_nested_copies(self):
+        """Each of a million statements is in 500 copies, and none of them declares its line."""
+        declared = "	.rept 500\n	.byte 4\n	.quad main\n	.byte 16,0,3\n	.endr\n	.fill 500"
+        text = unit(f"	.fill 0\n	.byte 3\n	.quad main\n	.byte 16,0,3\n{declared}\n	.byte 0\n	.rept 20000\n	.byte 2\n	.quad main+64\n	.byte 1,0,2\n	.endr",
+                    abbrev="2,0x2e,0, 0x11,1, 0x12,0x0b, 0x3a,0x0b, 0x3b,0x0b, 0,0, 3,0x2e,1, 0x11,1, 0x12,0x0b, 0x3a,0x0b, 0x3b,0x0b, 0,0, "
+                           "4,0x1d,1, 0x11,1, 0x12,0x0b, 0x3a,0x0b, 0x3b,0x0b, 0,0")
+        self.record(text.replace("	.byte 3,4,1,2,0x80,4", "	.byte 3,1,1\n	.fill 1000000,1,19\n	.byte 2,0x80,4"))
+        got = self.run_limited("coverage", "--format", "lcov", "--keep-absent", "-i", "p.data")
+        self.assertEqual(got.stderr.count(LIMIT), 1, got.stderr)
+        self.assertIn("steps between nested functions", got.stderr)
+
+    def test_entries_that_refer_to_no_sibling(self):
+        """Each of 400 entries in each other has a sibling (DW_AT_sibling) that is no reference. Read once for each, they would take a minute."""
+        self.record(unit("	.rept 400\n	.byte 2,1\n	.endr\n	.fill 6000000,1,3\n	.fill 400", abbrev="2,0x17,1, 1,0x0b, 0,0, 3,0x0b,0, 0,0"))
+        got = subprocess.run([PTDECODE, "functions", "-i", "p.data"], cwd=self.tmp, env={**os.environ, "PTDECODE_STASH": "off"}, capture_output=True, text=True,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (10, 10)))
+        self.assertEqual((got.returncode, got.stderr.count(LIMIT)), (0, 0), got.stderr)
+
+    def test_copies_in_many_copies(self):
+        """Inlined copies 256 to 700 deep: each is called once, and all of the time is counted once. Those below 511 others belong to the caller."""
+        def rows(*options):
+            got = self.run_limited("functions", "--limit", "0", "--format", "json", "-i", "p.data", *options)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            return [row for row in map(json.loads, got.stdout.splitlines()) if "self_ns" in row]
+        for count in (256, 257, 300, 511, 700):
+            with self.subTest(count):
+                self.record(nested(count))
+                listed = rows()
+                self.assertEqual([row["calls"] for row in listed if "ffff" in row["function"]], [min(count, 511)])
+                self.assertEqual(sum(row["self_ns"] for row in listed), sum(row["self_ns"] for row in rows("--no-inline")))
 
     def test_file_names_in_a_long_folder(self):
         self.over_limit(unit("", files=60000, length=300000), "bytes of file names in line tables")

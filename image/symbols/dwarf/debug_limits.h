@@ -12,7 +12,7 @@ namespace ptd {
 /// constant plus a multiple of the size of the file on disk; compilers stay far below it.
 class DebugLimits {
  public:
-  enum class Kind { ranges, names, paths, line_bytes, line_rows, entry_bytes };
+  enum class Kind { ranges, names, paths, line_bytes, line_rows, entry_bytes, abbreviations, attributes, scope_steps };
   explicit DebugLimits(uint64_t file_bytes = 0);
 
   /// Returns how much of a limit is left.
@@ -29,7 +29,7 @@ class DebugLimits {
   [[nodiscard]] std::string text() const;
 
  private:
-  static constexpr size_t kKinds = 6;
+  static constexpr size_t kKinds = 9;
   uint64_t most_[kKinds]{}, left_[kKinds]{};
   bool exceeded_ = false;
   Kind kind_ = Kind::ranges;

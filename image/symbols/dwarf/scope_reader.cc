@@ -11,56 +11,24 @@
 #include <unordered_map>
 #include <utility>
 
-#include "image/symbols/dwarf/entry_end.h"
-
 namespace ptd {
 namespace {
 
 constexpr size_t kMaxScopes = 1U << 22;
-constexpr unsigned kGnuDiscriminator = 0x2136;  // DW_AT_GNU_discriminator, which dwarf.h of elfutils lacks
-constexpr unsigned kGnuEntryView = 0x2138;      // DW_AT_GNU_entry_view, likewise
-constexpr int kMostReferences = 16;  // from one DIE to the next
 
-// Replaces a DIE by the one that it refers to. Returns false if there is none.
-bool refers(Dwarf_Die& die) {
-  Dwarf_Attribute reference;
-  if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
-    return false;
-  Dwarf_Die next;
-  if (dwarf_formref_die(&reference, &next) == nullptr) return false;
-  die = next;
-  return true;
-}
-
-// Finds an attribute of the DIE or of the DIEs to which it refers. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file
-// named by a unit, which libdw would open at any path.
-bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
-  for (int i = 0; i < kMostReferences; ++i) {
-    if (dwarf_attr(&die, kind, &found) != nullptr) return true;
-    if (!refers(die)) return false;
-  }
-  return false;
-}
-
-Dwarf_Off origin_of(Dwarf_Die die) {
-  const Dwarf* const own = dwarf_cu_getdwarf(die.cu);
-  for (int i = 0; i < kMostReferences && refers(die); ++i) continue;
-  return dwarf_dieoffset(&die) | (dwarf_cu_getdwarf(die.cu) == own ? 0 : kAlternateOffset);
-}
-
-const char* name_of(Dwarf_Die* die) {
-  Dwarf_Attribute attribute;
-  for (const unsigned kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
-    if (!find_attribute(*die, kind, attribute)) continue;
-    if (const char* text = dwarf_formstring(&attribute); text != nullptr) return text;
+const char* name_of(Facts& facts) {
+  for (const Fact kind : {Fact::linkage_name, Fact::old_linkage_name, Fact::name}) {
+    Dwarf_Attribute* const attribute = facts.find(kind);
+    if (attribute == nullptr) continue;
+    if (const char* text = dwarf_formstring(attribute); text != nullptr) return text;
   }
   return nullptr;
 }
 
-uint64_t number_of(Dwarf_Die* die, unsigned kind) {
-  Dwarf_Attribute attribute;
+uint64_t number_of(Facts& facts, Fact kind) {
+  Dwarf_Attribute* const attribute = facts.find(kind);
   Dwarf_Word value = 0;
-  return find_attribute(*die, kind, attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
+  return attribute != nullptr && dwarf_formudata(attribute, &value) == 0 ? value : 0;
 }
 
 // Returns whether an inlined copy named `inner` may be a part of the function `outer`. Constructors and destructors have variants (C1, C2; D0, D1,
@@ -77,13 +45,11 @@ bool may_be_part(std::string_view outer, std::string_view inner) {
 // Walks the DIEs of a unit and collects its functions and inlined calls.
 class ScopeReader {
  public:
-  ScopeReader(const ScopeSource& source, UnitScopes& found)
-      : source_(source), limits_(source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
+  ScopeReader(Dwarf_Die unit, const ScopeSource& source, UnitScopes& found)
+      : source_(source), limits_(source.limits), unit_die_(unit), facts_(unit, source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
   void read(Dwarf_Die* unit) {
-    dwarf_ = dwarf_cu_getdwarf(unit->cu);
     unit_ = bytes_of_unit(*unit);
-    unit_offset_ = dwarf_dieoffset(unit) - dwarf_cuoffset(unit);
-    if (limits_ == nullptr || limits_->spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first))) (void)visit(unit, kNoScope, 0);
+    if (spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first))) (void)visit(*unit, read_entry(*unit, unit_), kNoScope, 0);
     for (Scope& scope : scopes_) {
       const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
       if (known != enclosing_of_.end()) scope.enclosing = known->second;
@@ -92,7 +58,7 @@ class ScopeReader {
 
  private:
   enum class Kind { function, scope, other };
-  [[nodiscard]] Kind kind_of(Dwarf_Die die) const {
+  [[nodiscard]] Kind kind_of(Dwarf_Die& die) const {
     if (skipping_) return Kind::other;
     switch (dwarf_tag(&die)) {
       case DW_TAG_subprogram:
@@ -109,75 +75,92 @@ class ScopeReader {
     }
   }
 
-  // Reads the entries below `parent`. Returns the address after them; null if a limit or damage ended it. dwarf_siblingof() would read what is below an
-  // entry again, for each level, so it is called only for entries that have nothing below or refer to their sibling.
-  const unsigned char* visit(Dwarf_Die* parent, uint32_t scope, unsigned depth) {
-    const unsigned char* end = end_of_entry(*parent, unit_);
-    if (end == nullptr || dwarf_haschildren(parent) != 1) return end;
-    if (depth > kMaxScopeDepth) return pass_below(end);
-    Dwarf_Die die;
-    if (dwarf_child(parent, &die) != 0) return end < unit_.end && *end == 0 ? end + 1 : nullptr;
-    for (;;) {
-      if (scopes_.size() >= kMaxScopes || (limits_ != nullptr && limits_->exceeded())) return nullptr;
-      const Kind kind = kind_of(die);
-      const bool leaf = dwarf_haschildren(&die) != 1;
-      if (leaf && kind == Kind::function) (void)take(&die, scope, depth);
-      Dwarf_Die next;
-      if ((leaf || (kind == Kind::other && dwarf_hasattr(&die, DW_AT_sibling) == 1)) && dwarf_siblingof(&die, &next) == 0) {
-        die = next;
-        continue;
-      }
-      end = leaf ? end_of_entry(die, unit_) : read_below(&die, kind, scope, depth);
-      if (end == nullptr || end >= unit_.end) return nullptr;
-      if (*end == 0) return end + 1;
-      if (!entry_at(end, die)) return nullptr;
-    }
-  }
-  [[nodiscard]] bool entry_at(const unsigned char* at, Dwarf_Die& die) const {
-    return dwarf_offdie(dwarf_, unit_offset_ + static_cast<Dwarf_Off>(at - unit_.first), &die) != nullptr;
-  }
+  // Consumes some of a limit. Returns false if one is exceeded.
+  bool spend(DebugLimits::Kind kind, uint64_t amount) { return limits_ == nullptr || limits_->spend(kind, amount); }
 
-  // Returns the address after the entries that begin at `at`, and all below them; null if they are damaged.
-  [[nodiscard]] const unsigned char* pass_below(const unsigned char* at) const {
-    for (size_t levels = 1; at != nullptr && at < unit_.end;) {
-      Dwarf_Die die;
-      if (*at == 0) {
-        ++at;
-        if (--levels == 0) return at;
-      } else if (entry_at(at, die)) {
-        at = end_of_entry(die, unit_);
-        if (dwarf_haschildren(&die) == 1) ++levels;
-      } else {
-        break;
-      }
+  // Reads the entries below `parent`. Returns the address after them; null if a limit or damage ended it. dwarf_siblingof() would read what is below an
+  // entry again, for each level.
+  const unsigned char* visit(Dwarf_Die& parent, const Entry& entry, uint32_t scope, unsigned depth) {
+    const unsigned char* at = entry.end;
+    if (at == nullptr || dwarf_haschildren(&parent) != 1) return at;
+    if (depth >= kMaxScopeDepth) return pass_below(at);
+    while (at != nullptr && at < unit_.end) {
+      if (*at == 0) return at + 1;
+      if (scopes_.size() >= kMaxScopes) break;
+      Dwarf_Die die = entry_at(at);
+      const Kind kind = kind_of(die);
+      const Entry next = read_entry(die, unit_);
+      if (!spend(DebugLimits::Kind::attributes, next.attributes)) break;
+      at = read_below(die, next, {kind, scope, depth});
     }
     return nullptr;
   }
-  const unsigned char* read_below(Dwarf_Die* die, Kind kind, uint32_t scope, unsigned depth) {
-    if (kind == Kind::function) return take(die, scope, depth);
-    const bool outer = std::exchange(skipping_, skipping_ || kind == Kind::other);
-    const unsigned char* end = visit(die, scope, depth + 1);
+  [[nodiscard]] Dwarf_Die entry_at(const unsigned char* at) const {
+    Dwarf_Die die = unit_die_;
+    die.addr = const_cast<unsigned char*>(at);
+    die.abbrev = nullptr;
+    return die;
+  }
+
+  // Returns the address after the entries that begin at `at`, and all below them; null if they are damaged.
+  [[nodiscard]] const unsigned char* pass_below(const unsigned char* at) {
+    for (size_t levels = 1; at != nullptr && at < unit_.end;) {
+      if (*at == 0) {
+        ++at;
+        if (--levels == 0) return at;
+        continue;
+      }
+      Dwarf_Die die = entry_at(at);
+      const Entry entry = read_entry(die, unit_);
+      if (!spend(DebugLimits::Kind::attributes, entry.attributes)) break;
+      at = entry.end;
+      if (dwarf_haschildren(&die) == 1) ++levels;
+    }
+    return nullptr;
+  }
+  struct Here {
+    Kind kind = Kind::other;
+    uint32_t scope = kNoScope;
+    unsigned depth = 0;
+  };
+  const unsigned char* read_below(Dwarf_Die& die, const Entry& entry, const Here& here) {
+    if (here.kind == Kind::function) return take(die, entry, here.scope, here.depth);
+    if (dwarf_haschildren(&die) != 1) return entry.end;
+    if (here.kind == Kind::scope) return visit(die, entry, here.scope, here.depth + 1);
+    if (const unsigned char* const next = sibling_of(die, entry); next != nullptr) return next;
+    const bool outer = std::exchange(skipping_, true);
+    const unsigned char* end = visit(die, entry, here.scope, here.depth + 1);
     skipping_ = outer;
     return end;
+  }
+  // Returns the address to which an entry refers as the one after it and its children; null if it does not.
+  [[nodiscard]] const unsigned char* sibling_of(const Dwarf_Die& die, const Entry& entry) const {
+    Dwarf_Attribute sibling = entry.sibling;
+    Dwarf_Die next;
+    if (sibling.valp == nullptr || dwarf_formref_die(&sibling, &next) == nullptr || next.cu != die.cu) return nullptr;
+    const auto* const at = static_cast<const unsigned char*>(next.addr);
+    return at > entry.end && at < unit_.end ? at : nullptr;
   }
 
   // Returns whether an inlined copy is a part of the function `parent` around it. GCC splits a function that begins with a short part
   // (-fpartial-inlining), and may then inline the rest into that part. It gives the call, which is not in the source, the place of the function's
   // declaration. A call of a recursive function has a place of its own.
   // Limitation: without columns (-gno-column-info), a recursive call in the line of the declaration is taken for a part.
-  [[nodiscard]] bool is_part(Dwarf_Die* die, uint32_t parent) const {
-    if (parent == kNoScope || dwarf_tag(die) != DW_TAG_inlined_subroutine || scopes_[parent].origin != origin_of(*die)) return false;
+  [[nodiscard]] bool is_part(Dwarf_Die& die, Facts& facts, uint32_t parent) {
+    if (parent == kNoScope || dwarf_tag(&die) != DW_TAG_inlined_subroutine || scopes_[parent].origin != facts.origin) return false;
     const Scope& outer = scopes_[parent];
-    const char* const name = name_of(die);
-    if (outer.linkage_name == nullptr || name == nullptr || !may_be_part(bounded(outer.linkage_name), bounded(name))) return false;
-    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), call = place_of(die, DW_AT_call_file, DW_AT_call_line);
+    const char* const name = name_of(facts);
+    if (outer.linkage_name == nullptr || name == nullptr) return false;
+    const std::string_view outer_name = bounded(outer.linkage_name), own_name = bounded(name);
+    if (!spend(DebugLimits::Kind::names, outer_name.size() + own_name.size()) || !may_be_part(outer_name, own_name)) return false;
+    const Declaration declared = place_of(die, facts, Fact::decl_file, Fact::decl_line), call = place_of(die, facts, Fact::call_file, Fact::call_line);
     const bool same_file = declared.file_number == call.file_number || declared.file_number == kNoFile;
-    if (call.line == 0 || call.line != declared.line || !same_file || number_of(die, DW_AT_call_column) != number_of(die, DW_AT_decl_column))
+    if (call.line == 0 || call.line != declared.line || !same_file || number_of(facts, Fact::call_column) != number_of(facts, Fact::decl_column))
       return false;
     // Of destructors that are inlined, the name does not say whether it is D0 or D2, which D0 calls first.
     Dwarf_Addr entry = 0;
-    const bool both_begin = dwarf_entrypc(die, &entry) == 0 && entry == outer.entry;
-    return !(outer.inlined && both_begin && bounded(name).find("D4Ev") != std::string_view::npos);
+    const bool both_begin = dwarf_entrypc(&die, &entry) == 0 && entry == outer.entry;
+    return !(outer.inlined && both_begin && own_name.find("D4Ev") != std::string_view::npos);
   }
 
   static std::string_view bounded(const char* name) {
@@ -185,32 +168,34 @@ class ScopeReader {
     return {name, ::strnlen(name, kMostName)};
   }
 
-  const unsigned char* take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
-    if (is_part(die, parent)) return visit(die, parent, depth + 1);
+  const unsigned char* take(Dwarf_Die& die, const Entry& own, uint32_t parent, unsigned depth) {
+    Facts facts = facts_.read(die);
+    const bool has_list = facts.has(Fact::ranges);
+    if (has_list && source_.tables != nullptr && !source_.tables->spend_ranges(*facts.find(Fact::ranges))) return nullptr;
+    if (is_part(die, facts, parent)) return visit(die, own, parent, depth + 1);
     const auto number = static_cast<uint32_t>(scopes_.size());
     const size_t before = extents_.size();
     Dwarf_Addr base = 0, first = 0, end = 0;
     ptrdiff_t at = 0;
-    while ((at = dwarf_ranges(die, at, &base, &first, &end)) > 0) {
-      if (first == 0 || first >= end) continue;
-      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return nullptr;
-      extents_.push_back({first, end, number, depth});
+    while ((at = dwarf_ranges(&die, at, &base, &first, &end)) > 0) {
+      if (!has_list && !spend(DebugLimits::Kind::ranges, 1)) return nullptr;
+      if (first != 0 && first < end) extents_.push_back({first, end, number, depth});
     }
-    const Declaration declared = place_of(die, DW_AT_decl_file, DW_AT_decl_line), outer = enclosing_;
+    const Declaration declared = place_of(die, facts, Fact::decl_file, Fact::decl_line), outer = enclosing_;
     if (declared.line != 0) {
       enclosing_ = declared;
     } else if (outer.line != 0 && enclosing_of_.size() < kMaxEnclosed) {
-      enclosing_of_.emplace(dwarf_dieoffset(die), outer);
+      enclosing_of_.emplace(dwarf_dieoffset(&die), outer);
     }
     const unsigned char* after = nullptr;
     if (extents_.size() == before) {  // a declaration, a function that is only inlined, or a copy without code
       Dwarf_Addr entry = 0;
-      const bool is_copy = dwarf_tag(die) == DW_TAG_inlined_subroutine && empty_.size() < kMaxScopes;
-      if (is_copy && dwarf_entrypc(die, &entry) == 0) empty_.push_back({entry, origin_of(*die)});
-      after = visit(die, parent, depth + 1);
+      const bool is_copy = dwarf_tag(&die) == DW_TAG_inlined_subroutine && empty_.size() < kMaxScopes;
+      if (is_copy && dwarf_entrypc(&die, &entry) == 0) empty_.push_back({entry, facts.origin});
+      after = visit(die, own, parent, depth + 1);
     } else {
-      add(die, {declared, extents_[before].first, before}, parent);
-      after = visit(die, number, depth + 1);
+      add(die, facts, {declared, extents_[before].first, before}, parent);
+      after = visit(die, own, number, depth + 1);
     }
     enclosing_ = outer;
     return after;
@@ -231,56 +216,55 @@ class ScopeReader {
   }
   // Returns where a function is entered. Of a function in several parts that is its first range ([DWARF5] "Entry Address"), unless symbols show
   // another one: clang writes the parts that it split off first (LLVM, MachineFunction::MBBSectionRanges).
-  uint64_t entry_of(Dwarf_Die* die, const Start& start) const {
+  uint64_t entry_of(Dwarf_Die& die, const Start& start) const {
     Dwarf_Addr entry = start.first;
-    const bool known = dwarf_entrypc(die, &entry) == 0 && (dwarf_hasattr(die, DW_AT_entry_pc) == 1 || dwarf_hasattr(die, DW_AT_low_pc) == 1);
-    if (known || dwarf_tag(die) == DW_TAG_inlined_subroutine || extents_.size() - start.extents == 1 || !source_.starts) return entry;
+    const bool known = dwarf_entrypc(&die, &entry) == 0 && (dwarf_hasattr(&die, DW_AT_entry_pc) == 1 || dwarf_hasattr(&die, DW_AT_low_pc) == 1);
+    if (known || dwarf_tag(&die) == DW_TAG_inlined_subroutine || extents_.size() - start.extents == 1 || !source_.starts) return entry;
     const auto own = extents_.begin() + static_cast<std::ptrdiff_t>(start.extents);
     const auto begins = std::find_if(own, extents_.end(), [this](const ScopeExtent& extent) { return source_.starts(extent.first); });
     return begins == extents_.end() ? entry : begins->first;
   }
-  void add(Dwarf_Die* die, const Start& start, uint32_t parent) {
+  void add(Dwarf_Die& die, Facts& facts, const Start& start, uint32_t parent) {
     Scope scope;
-    scope.linkage_name = name_of(die);
+    scope.linkage_name = name_of(facts);
     scope.name = source_.names(scope.linkage_name);
-    scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
+    scope.inlined = dwarf_tag(&die) == DW_TAG_inlined_subroutine;
     scope.parent = scope.inlined ? parent : kNoScope;
-    scope.origin = origin_of(*die);
+    scope.origin = facts.origin;
     scope.declared = start.declared;
     if (scope.inlined) {
-      scope.call = place_of(die, DW_AT_call_file, DW_AT_call_line);
-      scope.call_discriminator = static_cast<uint32_t>(number_of(die, kGnuDiscriminator));
+      scope.call = place_of(die, facts, Fact::call_file, Fact::call_line);
+      scope.call_discriminator = static_cast<uint32_t>(number_of(facts, Fact::discriminator));
     }
     scope.entry = entry_of(die, start);
     scope.first_code = first_code(scope.entry, std::span(extents_).subspan(start.extents));
-    Dwarf_Attribute attribute;
-    Dwarf_Word view = 0;
-    if (scope.inlined && dwarf_attr(die, kGnuEntryView, &attribute) != nullptr && dwarf_formudata(&attribute, &view) == 0)
-      scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(view, kNoView));
+    Dwarf_Attribute* const view = facts.find(Fact::entry_view);
+    Dwarf_Word value = 0;
+    if (scope.inlined && view != nullptr && dwarf_formudata(view, &value) == 0) scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(value, kNoView));
     scopes_.push_back(scope);
   }
 
   // A number of a file is of the unit that contains it: link-time optimization and dwz give functions whose declaration is in another unit.
-  static Declaration place_of(Dwarf_Die* die, unsigned file_kind, unsigned line_kind) {
-    Dwarf_Attribute attribute;
+  static Declaration place_of(const Dwarf_Die& die, Facts& facts, Fact file_kind, Fact line_kind) {
+    Dwarf_Attribute* const attribute = facts.find(file_kind);
     Dwarf_Word file = 0;
-    if (!find_attribute(*die, file_kind, attribute) || dwarf_formudata(&attribute, &file) != 0) return {};
-    const auto number = static_cast<uint32_t>(std::min<uint64_t>(file, kNoFile)), line = static_cast<uint32_t>(number_of(die, line_kind));
-    if (attribute.cu == die->cu) return {{}, line, number};
+    if (attribute == nullptr || dwarf_formudata(attribute, &file) != 0) return {};
+    const auto number = static_cast<uint32_t>(std::min<uint64_t>(file, kNoFile)), line = static_cast<uint32_t>(number_of(facts, line_kind));
+    if (attribute->cu == die.cu) return {{}, line, number};
     Dwarf_Die unit;
-    if (dwarf_cu_die(attribute.cu, &unit, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) == nullptr) return {{}, line};
-    const bool is_own = dwarf_cu_getdwarf(attribute.cu) == dwarf_cu_getdwarf(die->cu);
+    if (dwarf_cu_die(attribute->cu, &unit, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr) == nullptr) return {{}, line};
+    const bool is_own = dwarf_cu_getdwarf(attribute->cu) == dwarf_cu_getdwarf(die.cu);
     return {{}, line, kNoFile, number, dwarf_dieoffset(&unit) | (is_own ? 0 : kAlternateOffset)};
   }
 
   const ScopeSource& source_;
   DebugLimits* const limits_;
+  const Dwarf_Die unit_die_;
+  FactReader facts_;
   std::vector<Scope>& scopes_;
   std::vector<ScopeExtent>& extents_;
   std::vector<EmptyCopy>& empty_;
-  Dwarf* dwarf_ = nullptr;
   UnitBytes unit_;
-  Dwarf_Off unit_offset_ = 0;
   bool skipping_ = false;  // below an entry whose functions are not read
   static constexpr size_t kMaxEnclosed = 1U << 16;
   Declaration enclosing_;  // of the DIE that is read
@@ -291,7 +275,7 @@ class ScopeReader {
 
 UnitScopes read_scopes(Dwarf_Die unit, const ScopeSource& source) {
   UnitScopes found;
-  ScopeReader(source, found).read(&unit);
+  ScopeReader(unit, source, found).read(&unit);
   return found;
 }
 

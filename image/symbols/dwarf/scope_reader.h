@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "image/symbols/dwarf/debug_limits.h"
+#include "image/symbols/dwarf/entry_reader.h"
+#include "image/symbols/dwarf/shared_tables.h"
 
 namespace ptd {
 
 inline constexpr unsigned kMaxScopeDepth = 512;
 inline constexpr uint32_t kNoScope = 0xffffffffU;
 inline constexpr uint32_t kNoFile = 0xffffffffU;
-inline constexpr Dwarf_Off kAlternateOffset = Dwarf_Off{1} << 63;  ///< in offsets in the file of .gnu_debugaltlink
 inline constexpr uint32_t kNoView = 0xffffffffU;
 
 // A place in the source. `line` 0: not known.
@@ -64,7 +65,8 @@ struct ScopePiece {
 /// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough. `starts` returns whether a function has a
 /// symbol at an address that is not one of a part that a compiler split off ("f.cold"); empty if that is not known.
 struct ScopeSource {
-  DebugLimits* limits = nullptr;  // null if the unit is counted
+  DebugLimits* limits = nullptr;   // null if the unit is counted
+  SharedTables* tables = nullptr;  // likewise
   const std::function<std::string_view(const char*)>& names;
   const std::function<bool(uint64_t)>& starts;
 };

@@ -25,15 +25,16 @@ struct StatementRow {
 /// - A scheduler moves instructions of the caller between those of the copy.
 /// - The last statement of a copy may have no code, and is then at the first address after the copy.
 /// A copy and its caller differ in their lines, unless a source line contains both: a function's lines are those from its declaration up to the
-/// next declaration of a function in the file. What it refers to must outlive it.
+/// next declaration of a function in the file. What it refers to must outlive it. Each step from a copy to the one around it is counted.
 class StatementScopes {
  public:
-  StatementScopes(const std::vector<Scope>& scopes, const std::vector<ScopePiece>& pieces);
+  /// `limits`: null if the unit is counted.
+  StatementScopes(const std::vector<Scope>& scopes, const std::vector<ScopePiece>& pieces, DebugLimits* limits);
   struct Found {
     uint32_t scope = kNoScope;
     bool past_copy = false;  ///< the scope is a copy that ends at the row's address
   };
-  [[nodiscard]] Found of(const StatementRow& row) const;
+  [[nodiscard]] Found of(const StatementRow& row);
 
  private:
   struct Owner {
@@ -44,12 +45,16 @@ class StatementScopes {
   };
   using Owners = std::pair<std::vector<Owner>::const_iterator, std::vector<Owner>::const_iterator>;
   [[nodiscard]] Owners owners_of(const StatementRow& row) const;
-  [[nodiscard]] uint32_t entered(const StatementRow& row) const;
-  [[nodiscard]] uint32_t ended(const StatementRow& row, const Owners& owners, uint32_t scope) const;
-  [[nodiscard]] uint32_t root_of(uint32_t scope) const;
+  [[nodiscard]] Found find(const StatementRow& row);
+  [[nodiscard]] uint32_t entered(const StatementRow& row);
+  [[nodiscard]] uint32_t ended(const StatementRow& row, const Owners& owners, uint32_t scope);
+  [[nodiscard]] static bool has(const Owners& owners, Dwarf_Off origin);
   const std::vector<Scope>& scopes_;
   const std::vector<ScopePiece>& pieces_;
-  std::vector<Owner> owners_;  // in order
+  DebugLimits* const limits_;
+  uint64_t steps_ = 0;           // of the last row
+  std::vector<uint32_t> roots_;  // of each scope: the one around it that is not inlined
+  std::vector<Owner> owners_;    // in order
 };
 
 }  // namespace ptd
