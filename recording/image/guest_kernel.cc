@@ -76,21 +76,25 @@ bool KernelImage::add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, 
 }
 
 bool KernelImage::add_guest_to(ImageBuild& image, const GuestFiles& files, std::vector<std::string>& warnings) {
-  std::vector<KernelSymbol> symbols = read_kallsyms(files.kallsyms);
+  CutLine cut_line;
+  std::vector<KernelSymbol> symbols = read_kallsyms(files.kallsyms, &cut_line);
   if (!are_of_this_boot(image, files.kallsyms, symbols, warnings)) return false;
   const std::vector<KernelModule> modules = read_modules(files.modules);
   report_modules(image, files.modules, files.kallsyms, compare_modules(modules, symbols), warnings);
+  std::vector<MemoryRange> copied;
   bool has_code = false;
   struct stat info {};
   if (!files.kcore.empty() && ::stat(files.kcore.c_str(), &info) == 0) {
     const CodeFamily traced = image.source.family();
-    const auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, traced, text_of(symbols, modules)) : read_kcore(files.kcore, traced);
+    auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, traced, text_of(symbols, modules)) : read_kcore(files.kcore, traced);
     has_code = ranges.ok() && !ranges->empty();
-    if (has_code) add_copies(image, *ranges, files.kcore, modules, {}, {kTimeMin, kTimeMax});
+    if (has_code) copied = *ranges;
+    if (has_code) add_copies(image, std::move(*ranges), files.kcore, modules, {}, {kTimeMin, kTimeMax});
     if (!ranges.ok()) warnings.push_back(ranges.error().message);
   }
   has_copy_ = has_code;
   if (!has_code && !files.vmlinux.empty()) has_code = add_guest_vmlinux(image, files, symbols, warnings);
+  bound_names(image, files.kallsyms, symbols, cut_line, modules, copied, warnings);
   add_symbols(image, std::move(symbols), false);
   add_ksymbols_and_removals(image, {});
   return has_code;

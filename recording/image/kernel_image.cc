@@ -222,8 +222,9 @@ bool KernelImage::is_usable(ImageBuild& image, const std::string& path, std::vec
 }
 
 bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
-                           std::vector<KernelSymbol>& names, std::vector<std::string>& warnings) {
-  std::vector<KernelSymbol> symbols = read_kallsyms(dir + "/kallsyms");
+                           Names& names, std::vector<std::string>& warnings) {
+  CutLine cut_line;
+  std::vector<KernelSymbol> symbols = read_kallsyms(dir + "/kallsyms", &cut_line);
   if (!are_of_this_boot(image, dir + "/kallsyms", symbols, warnings, " and the code beside it are")) return false;
   bool cut = false;
   auto ranges = read_kcore(dir + "/kcore", image.source.family(), &cut);
@@ -237,7 +238,8 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
   if (ranges.ok() && !is_usable(image, dir + "/kcore", *ranges, symbols, modules, warnings)) return false;
   report_modules(image, dir + "/modules", dir + "/kallsyms", compare_modules(modules, symbols), warnings);
-  names = std::move(symbols);
+  names.is_cut = bound_names(image, dir + "/kallsyms", symbols, cut_line, modules, ranges.ok() ? *ranges : std::vector<MemoryRange>(), warnings);
+  names.symbols = std::move(symbols);
   if (!ranges.ok()) return false;
   report_modules(image, dir + "/modules", dir + "/kcore", compare_modules(modules, *ranges), warnings);
   add_copies(image, *ranges, dir + "/kcore", modules, features, taken);
@@ -403,8 +405,25 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
 }
 
 void KernelImage::add_names(ImageBuild& image, const std::string& path, std::vector<std::string>& warnings) {
-  std::vector<KernelSymbol> all = read_kallsyms(path);
-  if (are_of_this_boot(image, path, all, warnings)) add_symbols(image, std::move(all), false);
+  CutLine cut_line;
+  std::vector<KernelSymbol> all = read_kallsyms(path, &cut_line);
+  if (!are_of_this_boot(image, path, all, warnings)) return;
+  bound_names(image, path, all, cut_line, {}, {}, warnings);
+  add_symbols(image, std::move(all), false);
+}
+
+bool KernelImage::bound_names(ImageBuild& image, const std::string& path, std::vector<KernelSymbol>& symbols, const CutLine& cut,
+                              const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges, std::vector<std::string>& warnings) const {
+  const std::string why = remove_cut_names(symbols, cut, modules, ranges);
+  add_module_ends(symbols, modules);
+  if (why.empty()) return false;
+  Finding finding;
+  finding.kind = FindingKind::file_changed;
+  finding.space = kernel_of_machine(machine_);
+  finding.what = path + " is cut: " + why + "; the names at its end are not used";
+  warnings.push_back(finding.what);
+  image.builder.add_finding(std::move(finding));
+  return true;
 }
 
 /// Reports modules that the list has at other addresses than what was read with it: their code and their functions may have names of others.
@@ -500,7 +519,7 @@ void add_debug_files(ImageBuild& image, const perfio::Features& features) {
 }  // namespace
 
 void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
-  std::vector<std::vector<KernelSymbol>> names(1);  // of each folder with a copy
+  std::vector<Names> names(1);  // of each folder with a copy
   bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, names[0], warnings);
   for (std::string dir : copies.after_dirs) {
     if (is_regular_file(dir)) {
@@ -531,9 +550,10 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   if (has_text) add_debug_files(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
-  const bool has_names = std::ranges::any_of(names, [](const std::vector<KernelSymbol>& of_folder) { return !of_folder.empty(); });
+  const bool has_names = std::ranges::any_of(names, [](const Names& of_folder) { return !of_folder.symbols.empty(); });
   if (!has_names && !cached.empty()) add_names(image, cached, warnings);
-  for (std::vector<KernelSymbol>& of_folder : names) add_symbols(image, std::move(of_folder), named_modules_.contains({}));
+  std::ranges::stable_partition(names, [](const Names& of_folder) { return !of_folder.is_cut; });
+  for (Names& of_folder : names) add_symbols(image, std::move(of_folder.symbols), named_modules_.contains({}));
   if (!named_modules_.contains({})) add_symbols(image, std::move(dumped_symbols_), false);
   add_ksymbols_and_removals(image, features);
 }

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "image/source/kernel/cut_names.h"
 #include "image/source/kernel/kallsyms.h"
 #include "image/source/elf_file.h"
 #include "image/source/kernel/kernel_dump.h"
@@ -67,8 +68,13 @@ class KernelImage {
     std::string name;
     size_t live = 0;  // number in lives_
   };
+  /// The names of a folder.
+  struct Names {
+    std::vector<KernelSymbol> symbols;
+    bool is_cut = false;
+  };
   /// `names` gets the symbols of the folder, none if it is refused.
-  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, std::vector<KernelSymbol>& names,
+  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, Names& names,
                 std::vector<std::string>& warnings);
   [[nodiscard]] const perfio::MmapRecord* kernel_map() const;
   bool is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
@@ -83,6 +89,9 @@ class KernelImage {
   /// Returns whether names may be used. `unused`: what else is not used, from " and" on.
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings, const std::string& unused = {}) const;
+  /// Removes names that a cut list has no end of, adds the ends of modules, and reports a cut. Returns whether the list is cut.
+  bool bound_names(ImageBuild& image, const std::string& path, std::vector<KernelSymbol>& symbols, const CutLine& cut, const std::vector<KernelModule>& modules,
+                   const std::vector<MemoryRange>& ranges, std::vector<std::string>& warnings) const;
   void report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
                       std::vector<std::string>& warnings) const;
   [[nodiscard]] uint64_t created_bytes(Ip ip, Interval live) const;

@@ -107,6 +107,31 @@ class KernelNames(unittest.TestCase):
         shutil.rmtree(self.recording / "kcore_dir")
         self.assert_refused("--kcore-after", later)
 
+    def test_a_list_that_is_cut_names_no_function_after_the_cut(self):
+        """The last name covered the functions after it. A cut can come within a line and between lines."""
+        whole = self.functions()
+        lines = KALLSYMS.splitlines(True)
+        for text, last in ((KALLSYMS[:1000], "function_trace_call"), ("".join(lines[:6]), "function_trace_call"),
+                           (KALLSYMS[:-4], "choice_first")):
+            self.with_kallsyms(text)
+            self.assertIn(last, whole)
+            self.assertFalse({name for name in self.functions() if name.startswith(last)}, "where the function ends is not known")
+            checked = run("check", "-i", self.recording)
+            self.assertRegex(checked.stdout, r"(?m)^file_changed: .*/kallsyms is cut: ", text[-40:])
+            self.assertEqual(checked.returncode, 3)
+
+    def test_a_later_copy_has_the_names_that_a_cut_list_lacks(self):
+        expected = self.functions("--kcore-after", DEMO / "kcore_dir")
+        self.with_kallsyms(KALLSYMS[:1000])
+        self.assertEqual(self.functions("--kcore-after", DEMO / "kcore_dir"), expected)
+
+    def test_lines_may_end_in_carriage_returns(self):
+        expected = self.functions()
+        self.with_kallsyms(KALLSYMS)
+        path = self.recording / "kcore_dir/kallsyms"
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+        self.assertEqual(self.functions(), expected)
+
     def test_hidden_addresses_are_explained(self):
         for text in ("", re.sub(r"(?m)^\w+", "0" * 16, KALLSYMS)):
             self.with_kallsyms(text)

@@ -40,22 +40,26 @@ void each_line(std::string_view text, const OnLine& on_line) {
   for (size_t lines = 0; !text.empty(); ++lines) {
     if (lines % kLines == 0) check_interrupt();
     const size_t end = std::min(text.find('\n'), text.size());
-    if (!on_line(text.substr(0, end))) return;
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!on_line(line, end < text.size())) return;
     text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
 
 }  // namespace
 
-std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit) {
+std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit, CutLine* cut) {
   std::vector<KernelSymbol> symbols;
-  each_line(text, [&](std::string_view line) {
+  each_line(text, [&](std::string_view line, bool is_whole) {
     KernelSymbol symbol;
+    is_whole = is_whole || line.find_first_not_of(" \t") == std::string_view::npos;
+    if (!is_whole && cut != nullptr) *cut = {true, symbols.empty() ? std::string() : symbols.back().module};
     const std::string_view address = take_word(line), type = take_word(line), name = take_word(line);
     std::string_view module = take_word(line);
     if (!to_number(address, 16, symbol.address) || type.size() != 1 || name.empty() || is_mapping_symbol(name)) return true;
     if (module.size() > 2 && module.front() == '[' && module.back() == ']') symbol.module = module.substr(1, module.size() - 2);
-    symbol.type = type.front();
+    symbol.type = is_whole ? type.front() : '?';
     symbol.name = name;
     symbols.push_back(std::move(symbol));
     return symbols.size() < limit;
@@ -73,7 +77,7 @@ std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit) 
 
 std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {
   std::vector<KernelModule> modules;
-  each_line(text, [&](std::string_view line) {
+  each_line(text, [&](std::string_view line, bool) {
     // name size references users state address [taint]
     KernelModule module;
     module.name = take_word(line);
@@ -88,7 +92,9 @@ std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {
   return modules;
 }
 
-std::vector<KernelSymbol> read_kallsyms(const std::string& path) { return parse_kallsyms(read_text_file(path, kMaxTextBytes)); }
+std::vector<KernelSymbol> read_kallsyms(const std::string& path, CutLine* cut) {
+  return parse_kallsyms(read_text_file(path, kMaxTextBytes), 4U << 20, cut);
+}
 
 std::vector<KernelModule> read_modules(const std::string& path) { return parse_modules(read_text_file(path, kMaxTextBytes)); }
 

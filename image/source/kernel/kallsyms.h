@@ -27,12 +27,19 @@ struct KernelModule {
   bool is_live = true;  ///< false: being loaded or removed
 };
 
-/// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept.
-[[nodiscard]] std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit = 4U << 20);
+/// The end of a list whose last line has no newline: the kernel ends each line with one.
+struct CutLine {
+  bool is_cut = false;
+  std::string module;  ///< that of the line before, "" for the kernel proper
+};
+
+/// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept. A last line without a newline
+/// gives a symbol that is not text, and sets `cut`.
+[[nodiscard]] std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit = 4U << 20, CutLine* cut = nullptr);
 [[nodiscard]] std::vector<KernelModule> parse_modules(const std::string& text, size_t limit = 1U << 16);
 
 /// Same for files; empty if the file cannot be read.
-[[nodiscard]] std::vector<KernelSymbol> read_kallsyms(const std::string& path);
+[[nodiscard]] std::vector<KernelSymbol> read_kallsyms(const std::string& path, CutLine* cut = nullptr);
 [[nodiscard]] std::vector<KernelModule> read_modules(const std::string& path);
 
 /// Returns how sentences name an address.

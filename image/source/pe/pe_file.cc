@@ -22,7 +22,7 @@ constexpr uint16_t kMagic32 = 0x10b, kMagic64 = 0x20b;
 constexpr uint32_t kExports = 0, kExceptions = 3, kBaseRelocations = 5, kMostDirectories = 16;
 constexpr uint32_t kExecutable = 0x2000'0000;
 constexpr uint64_t kFileHeaderBytes = 24, kSectionHeaderBytes = 40, kCoffSymbolBytes = 18;  // the first with the signature
-constexpr uint32_t kPageBytes = 4096, kSectorBytes = 512;
+constexpr uint32_t kImagePageBytes = 4096, kSectorBytes = 512;
 
 Bytes part_of(Bytes bytes, uint64_t offset, uint64_t size) {
   if (offset > bytes.size() || size > bytes.size() - offset) return {};
@@ -96,7 +96,7 @@ Status PeFile::read_sections(uint64_t at, uint64_t count) {
     if (end > image_bytes_) return damaged("has a section outside of its image");
     if (section.file_size_bytes != 0 && part_of(bytes, section.file_offset_bytes, section.file_size_bytes).empty())
       return cut("ends before the end of its section " + section.name);
-    if (section.executable && section_alignment_ >= kPageBytes && section.file_offset_bytes % kSectorBytes != 0)
+    if (section.executable && section_alignment_ >= kImagePageBytes && section.file_offset_bytes % kSectorBytes != 0)
       return damaged("has a section of code whose place in the file is not aligned");
     sections_.push_back(std::move(section));
   }
