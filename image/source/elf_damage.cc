@@ -33,6 +33,16 @@ class Sections {
 
   /// Why there are no section headers; "" if they are read, or the file has none.
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
+  /// Why sections of DWARF, which have their names only, are not found; "" if nothing is wrong.
+  [[nodiscard]] std::string names_trouble() const {
+    if (names_at_ == SHN_UNDEF) {
+      const bool has_names = std::any_of(all_.begin(), all_.end(), [](const Section& section) { return section.sh_name != 0; });
+      return has_names ? "no section has the names of the others (e_shstrndx)" : "";
+    }
+    const std::string_view own = name(all_[names_at_]);
+    const bool is_other = all_[names_at_].sh_type != SHT_STRTAB || (!own.empty() && !own.ends_with("strtab"));
+    return is_other ? "e_shstrndx is not the section with the names of the others" : "";
+  }
   [[nodiscard]] bool has_debug_info() const {
     return std::any_of(all_.begin(), all_.end(), [this](const Section& s) { return s.sh_type != SHT_NOBITS && name(s).starts_with(".debug_info"); });
   }
@@ -61,7 +71,8 @@ class Sections {
         is_held = true;
         is_same = is_same || segment.file_offset_bytes + in_segment == section.sh_offset;
       }
-      if (is_held && !is_same) return "its segments and sections place " + std::string(name(section)) + " at different offsets";
+      if (!is_held) return "no segment holds " + std::string(name(section));
+      if (!is_same) return "its segments and sections place " + std::string(name(section)) + " at different offsets";
     }
     return {};
   }
@@ -92,6 +103,7 @@ class Sections {
     if (names == SHN_UNDEF) return {};
     if (names >= count || !is_inside(file_, all_[names].sh_offset, all_[names].sh_size)) return "the names of its sections lie outside the file";
     names_ = file_.subspan(all_[names].sh_offset, all_[names].sh_size);
+    names_at_ = names;
     return {};
   }
   [[nodiscard]] std::string_view name(const Section& section) const {
@@ -122,6 +134,7 @@ class Sections {
 
   Bytes file_, names_;
   std::vector<Section> all_;
+  uint64_t names_at_ = SHN_UNDEF;
   std::string trouble_;
 };
 
@@ -156,9 +169,9 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   if (elf.is_core()) return damage;
   examine(elf.file()->bytes(), [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
-    if (damage.symbols.empty()) damage.symbols = sections.places(elf.segments());
     if (damage.symbols.empty()) damage.symbols = elf.damage();
-    damage.debug = sections.debug();
+    if (damage.symbols.empty() && !elf.is_relocatable()) damage.symbols = sections.places(elf.segments());
+    damage.debug = sections.names_trouble().empty() ? sections.debug() : sections.names_trouble();
   });
   return damage;
 }

@@ -26,6 +26,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxProgramHeaders = 1U << 16;
+constexpr size_t kMaxHeadersOfCode = 1U << 12;  // of files other than cores: each look-up walks all segments, and Linux runs programs with up to 1170
 constexpr size_t kMaxCodeSections = 1U << 10;
 constexpr uint64_t kMaxNoteBytes = 1U << 20;
 constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
@@ -372,6 +373,10 @@ bool ElfFile::parse() {
               std::to_string(gelf_fsize(elf.get(), ELF_T_PHDR, 1, EV_CURRENT));
     program_headers = 0;
   }
+  if (!is_core_ && program_headers > kMaxHeadersOfCode) {
+    damage_ = "it has " + std::to_string(program_headers) + " program headers, of which " + std::to_string(kMaxHeadersOfCode) + " are read";
+    program_headers = kMaxHeadersOfCode;
+  }
   for (size_t i = 0; i < program_headers; ++i) {
     GElf_Phdr program;
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
@@ -387,6 +392,7 @@ bool ElfFile::parse() {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
     }
   }
+  if (damage_.empty() && segments_.empty() && header.e_phoff != 0 && !is_relocatable_) damage_ = "none of its program headers is one of a segment (e_phoff, e_phnum)";
   size_t names = 0;
   const bool has_names = elf_getshdrstrndx(elf.get(), &names) == 0;
   Elf_Scn* section = nullptr;

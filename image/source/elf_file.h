@@ -97,7 +97,7 @@ class ElfFile {
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
   [[nodiscard]] bool is_64bit() const { return is_64bit_; }
-  /// Returns why the program headers are not read, a sentence fragment; "" if they are. Without them, the file has no segments.
+  /// Returns why program headers are not read, or not all, a sentence fragment; "" if they are.
   [[nodiscard]] const std::string& damage() const { return damage_; }
   [[nodiscard]] const ElfHeaderTable& header_table() const { return header_table_; }
   [[nodiscard]] uint64_t dynamic_address() const { return dynamic_address_; }  ///< p_vaddr of PT_DYNAMIC, 0 if there is none
