@@ -30,11 +30,15 @@ constexpr uint64_t kMaxAgainBytes = 256ULL << 20;               // of trace that
 
 Error bad(ErrorCode code, const std::string& path, const std::string& what) { return {code, path + ": " + what, 0}; }
 
-/// `why`: gets the reason if the file is not read.
+/// `why`: gets the reason if the file is not read. Without it, a file that is too large gives its first part.
 std::string read_ini(const std::string& path, const OwnFiles& files, std::string* why = nullptr) {
   const OwnFiles::Opened opened = files.open(path);
   if (why != nullptr) *why = opened.why;
   if (!opened.file) return {};
+  if (why != nullptr && opened.file->bytes().size() > kMaxIniBytes) {
+    *why = "larger than " + std::to_string(kMaxIniBytes >> 20) + " MiB";
+    return {};
+  }
   const Bytes bytes = opened.file->bytes().first(std::min<size_t>(opened.file->bytes().size(), kMaxIniBytes));
   const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   // UTF-16 has a byte order mark, or a zero byte beside each ASCII character.
@@ -416,7 +420,9 @@ Status SnapshotLoader::load() {
 
 Status SnapshotLoader::load_capture() {
   const std::string path = dir_;
-  const IniFile capture = parse_ini(read_ini(path, OwnFiles::any()));
+  std::string why;
+  const IniFile capture = parse_ini(read_ini(path, OwnFiles::any(), &why));
+  if (!why.empty()) return bad(ErrorCode::unknown_format, path, why);
   const size_t slash = path.rfind('/');
   dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
   files_ = OwnFiles(dir_, options_);

@@ -116,6 +116,15 @@ class Snapshots(unittest.TestCase):
                 self.assertIn(f"{path}: its text is UTF-16, not UTF-8", got.stderr + got.stdout, (path.name, encoding))
             path.write_bytes(original)
 
+    def test_a_description_that_is_too_large_is_named(self):
+        """Its end was left out without a message."""
+        for path in self.folder.glob("*.ini"):
+            original = path.read_bytes()
+            path.write_bytes(original + b"; a comment\n" * 400_000)
+            got = run("stat", "-i", self.folder)
+            self.assertIn(f"{path}: larger than 4 MiB", got.stderr + got.stdout, path.name)
+            path.write_bytes(original)
+
     def test_a_missing_description_is_named(self):
         (self.folder / "snapshot.ini").unlink()
         got = run("stat", "-i", self.folder)
