@@ -84,6 +84,18 @@ CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
   return known;
 }
 
+bool CallInput::ever_wanted(uint32_t index, const CallTree& tree) {
+  if (!know(index, tree).passes) return false;
+  const CallThread& thread = tree.threads()[index];
+  bool is_wanted = filter_.comms.empty();
+  Interval named;
+  for (TimeNs when = thread.first; !is_wanted && when <= thread.last; when = TimeNs{named.last.value + 1}) {
+    is_wanted = among(filter_.comms, recording_->comm_at(thread.tid, when, &named));
+    if (named.last == kTimeMax) break;
+  }
+  return is_wanted;
+}
+
 bool CallInput::decide(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);
   if (!known.passes || (!filter_.comms.empty() && !among(filter_.comms, comm(step, tree)))) return false;
@@ -139,7 +151,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink, const WalkWant
   options.fibres = words.fibres;
   const CallSink counting = [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
-      if (!know(i, tree).passes) continue;
+      if (!ever_wanted(i, tree)) continue;
       folded_ += tree.threads()[i].folded;
       guessed_ += tree.threads()[i].guessed;
       forgotten_ += tree.threads()[i].forgotten;

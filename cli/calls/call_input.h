@@ -113,6 +113,8 @@ class CallInput {
     std::string comm, last_comm;
   };
   Known& know(uint32_t index, const CallTree& tree);
+  /// Whether the thread passes --pid and --tid, and has a name that passes --comm at a time at which it runs.
+  bool ever_wanted(uint32_t index, const CallTree& tree);
   bool decide(const CallStep& step, const CallTree& tree);
   template <typename Options>
   void set_up(Options& options, Progress& progress);

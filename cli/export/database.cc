@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "cli/text/output_trouble.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -29,7 +31,9 @@ Result<std::unique_ptr<Database>> Database::create(const std::string& file, std:
 Database::~Database() { sqlite3_close_v2(handle_); }
 
 Error Database::failed(std::string_view what) const {
-  const char* why = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
+  std::string why = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
+  const bool is_write_error = handle_ != nullptr && (sqlite3_errcode(handle_) & 0xff) == SQLITE_IOERR;
+  if (const int number = is_write_error ? sqlite3_system_errno(handle_) : 0; number != 0) why = write_trouble(number);
   return {ErrorCode::write_failed, fmt::format("{}: cannot {}: {}", name_, what, why), 0};
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "cli/export/call_rows.h"
 #include "cli/export/plain_rows.h"
@@ -199,9 +201,12 @@ int write_database(const ExportWords& words) {
   if (!tables) return report_error(tables.error());
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
+  const Error no_stream{ErrorCode::bad_output, "export: a database is no stream of bytes: -o names a file", 0};
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(words.output, ignored)) return report_error(no_stream);  // to open it would wait for a reader
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
-  if ((*file)->straight()) return report_error({ErrorCode::bad_output, "export: a database is no stream of bytes: -o names a file", 0});
+  if ((*file)->straight()) return report_error(no_stream);
   auto database = Database::create(fmt::format("/proc/self/fd/{}", (*file)->fd()), words.output);
   if (!database) return report_error(database.error());
   Export all(words, **opened, **database, std::move(*tables));

@@ -3,16 +3,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <string>
 
 namespace ptd::cli {
 
+std::string write_trouble(int number) {
+  const bool is_limit = number == EFBIG;
+  return std::string(std::strerror(number)) + (is_limit ? ": the file size limit (ulimit -f) or that of the file system is reached" : "");
+}
+
 Error output_trouble(const Output& output) {
-  const bool limit = output.error() == EFBIG;
-  return {ErrorCode::write_failed,
-          std::string("cannot write to standard output: ") + std::strerror(output.error()) +
-              (limit ? ": the file size limit (ulimit -f) or that of the file system is reached" : ""),
-          0};
+  return {ErrorCode::write_failed, "cannot write to standard output: " + write_trouble(output.error()), 0};
 }
 
 }  // namespace ptd::cli

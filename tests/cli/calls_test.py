@@ -373,6 +373,27 @@ int main(void) {  /* mov %edi,%ecx; xor %eax,%eax; 1: add %ecx,%eax; dec %ecx; j
         self.assertEqual(sum(int(amount) for _, amount in lines), sum(ran.values()))
         self.assertIn('data-n="[deeper calls]"', run("flame", "-q", "-i", path, "-o", self.folder / "deep.svg") and (self.folder / "deep.svg").read_text())
 
+    def test_calls_that_are_too_deep_are_those_of_the_chosen_threads(self):
+        program = self.folder / "two"
+        source = """
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+volatile int sink;
+__attribute__((noinline)) int dive(int n) { int r = n == 0 ? 0 : dive(n - 1) + 1; sink = r; return r; }
+int main(void) {
+  int status, kid = fork();
+  prctl(PR_SET_NAME, kid == 0 ? "diver" : "waiter");
+  if (kid == 0) return dive(66000) != 66000;
+  return waitpid(kid, &status, 0) < 0 || status != 0;
+}
+"""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-static", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+        path = self.recorded("two", program)
+        for name, said in (("diver", True), ("waiter", False)):
+            done = run("functions", "-q", "-i", path, "--comm", name)
+            self.assertEqual((done.returncode, "deeper than the limit" in done.stderr), (0, said), name)
+
     def test_callers_that_are_returned_to_are_above_earlier_calls(self):
         """--time begins in the middle of a long call. Its callers are known when it returns to them, and then they are above all that it has called."""
         program = self.folder / "returns"

@@ -236,6 +236,10 @@ class Program(Database):
         done = subprocess.run([PTDECODE, "export", "-i", self.data, "-o", "-"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("-o names a file", done.stderr)
+        os.mkfifo(self.folder / "fifo")  # which nobody reads
+        done = subprocess.run([PTDECODE, "export", "-i", self.data, "-o", self.folder / "fifo"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("-o names a file", done.stderr)
         before = self.data.read_bytes()
         self.assertEqual(run("export", "-i", self.data, "-o", self.data).returncode, 2)
         self.assertEqual(self.data.read_bytes(), before)
@@ -256,7 +260,7 @@ class Program(Database):
         path.write_text("earlier")
         done = subprocess.run(["bash", "-c", 'ulimit -f 512; trap "" XFSZ; exec "$0" export -i "$1" -o "$2"', PTDECODE, self.data, path], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertRegex(done.stderr, rf"{re.escape(str(path))}: cannot write the (table|database)")
+        self.assertRegex(done.stderr, rf"{re.escape(str(path))}: cannot write the (table \w+|database): File too large: the file size limit \(ulimit -f\)")
         self.assertEqual(path.read_text(), "earlier")
         self.assertEqual([name for name in os.listdir(self.folder) if "kept.db." in name], [])
 
