@@ -223,6 +223,11 @@ std::string text_of(const ProfileWords& words, const FileCounts& file, const Rec
   return words.format == "autofdo" ? autofdo_text(file, place_of(file, recording)) : propeller_text(file, place_of(file, recording));
 }
 
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
+
 std::string share_text(uint64_t part, uint64_t all) {
   return fmt::format("{:.1f} %", all == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(all));
 }
@@ -230,9 +235,11 @@ std::string share_text(uint64_t part, uint64_t all) {
 void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const Recording& recording, const std::string& output) {
   uint64_t all = 0;
   for (const FileCounts& each : counts.files) all += each.ran_bytes();
-  say_on_error(fmt::format("ptdecode: {}: {} of the code that ran, {} branches, {}\n", shown(file.path), share_text(file.ran_bytes(), all), file.branches.size(),
-                           words.format == "propeller" ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
-                                                       : fmt::format("{} straight-line ranges", file.runs.size())));
+  const char* const other = words.dso.empty() && !is_folder(words.output) && counts.files.size() > 1 ? " (--dso NAME selects another file)" : "";
+  const std::string rest = words.format == "propeller" ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
+                                                       : fmt::format("{} straight-line ranges", file.runs.size());
+  say_on_error(fmt::format("ptdecode: profile of {}{}: {} of the code that ran, {} branches, {}\n", shown(file.path), other, share_text(file.ran_bytes(), all),
+                           file.branches.size(), rest));
   if (file.relocatable) {
     uint64_t left_out = 0;
     const PlaceOf placed = place_of(file, recording);
@@ -290,11 +297,6 @@ class ProfileFolder {
  private:
   std::vector<std::filesystem::path> made_;  ///< the innermost first
 };
-
-bool is_folder(const std::string& output) {
-  std::error_code ignored;
-  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
-}
 
 int write_one(const ProfileWords& words, const CodeCounts& counts, const Recording& recording) {
   const FileCounts* file = pick(words, counts, recording);
@@ -440,11 +442,13 @@ Command add_profile(CLI::App& app) {
       "or comes back by longjmp is in its own chain again. Functions have their mangled names.\n"
       "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
       "have no source lines. A file whose name ends in .gz is compressed.\n"
+      "Limitations of readers: create_llvm_prof 0.19 reads no DWARF 5 and then writes an empty profile without a message: build with -gdwarf-4. perf2bolt\n"
+      "counts ranges of code in PLT stubs as mismatching traces, because BOLT does not treat stubs as functions.\n"
       "Examples:\n"
-      "  ptdecode profile -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
-      "  ptdecode profile --format autofdo -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "
+      "  ptdecode profile --dso db -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
+      "  ptdecode profile --format autofdo --dso db -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "
       "--out=db.prof\n"
-      "  ptdecode profile --format propeller -o db.propeller && generate_propeller_profiles --binary=/usr/bin/db --profile=db.propeller "
+      "  ptdecode profile --format propeller --dso db -o db.propeller && generate_propeller_profiles --binary=/usr/bin/db --profile=db.propeller "
       "--profile_type=FREQUENCIES_PROTO --cc_profile=db.cc.txt --ld_profile=db.ld.txt\n"
       "  ptdecode profile -o profiles/                                of each file that ran\n"
       "  ptdecode profile --format csspgo -o run.prof && clang++ -O2 -fprofile-sample-use=run.prof ...\n"
