@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "cli/text/output_trouble.h"
 
@@ -16,6 +19,15 @@ namespace {
 constexpr const char* kSetUp =
     "PRAGMA page_size = 16384; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
     "PRAGMA cache_size = -65536; PRAGMA temp_store = FILE; BEGIN";
+
+/// Whether the file is as large as this process may make files. SQLite does not keep the errno of each failed write.
+bool is_at_size_limit(const char* path) {
+  constexpr uint64_t kPageBytes = 16384;  // which is not written in part
+  struct rlimit limit {};
+  struct stat file {};
+  if (path == nullptr || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || ::stat(path, &file) != 0) return false;
+  return static_cast<uint64_t>(file.st_size) + kPageBytes > limit.rlim_cur;
+}
 
 }  // namespace
 
@@ -33,7 +45,7 @@ Database::~Database() { sqlite3_close_v2(handle_); }
 Error Database::failed(std::string_view what) const {
   std::string why = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
   const bool is_write_error = handle_ != nullptr && (sqlite3_errcode(handle_) & 0xff) == SQLITE_IOERR;
-  if (const int number = is_write_error ? sqlite3_system_errno(handle_) : 0; number != 0) why = write_trouble(number);
+  if (is_write_error && is_at_size_limit(sqlite3_db_filename(handle_, "main"))) why = write_trouble(EFBIG);
   return {ErrorCode::write_failed, fmt::format("{}: cannot {}: {}", name_, what, why), 0};
 }
 

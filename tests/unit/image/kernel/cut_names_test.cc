@@ -42,7 +42,7 @@ TEST(CutNames, WholeListsAreNotCut) {
 
 TEST(CutNames, TheLastFunctionHasNoEnd) {
   const ListCut goes_on = cut_in(kListed, "", kernel_bytes(1U << 20));
-  EXPECT_EQ(goes_on.why, "it has no _etext, and the kernel's code goes on for 1048064 bytes after two");
+  EXPECT_EQ(goes_on.why, "it has no _etext, and the kernel's code goes on for 1048064 bytes after two_alias");
   EXPECT_EQ(goes_on.names, "_stext one ");
   const ListCut no_modules = cut_in(kListed, kVirtioLoaded, kernel_bytes(4096));
   EXPECT_EQ(no_modules.why, "it has no _etext and no function of the modules that are loaded");
