@@ -118,7 +118,12 @@ class SidebandFold {
   [[nodiscard]] bool check_fork(const perfio::Record& record, perfio::TaskRecord& task);
   void check_writer(const perfio::Record& record, const char* type, int32_t& pid, int32_t& tid);
   void on_switch(const perfio::Record& record, perfio::SwitchRecord change);
-  [[nodiscard]] bool check_numbers(const perfio::Record& record, perfio::SwitchRecord& change);
+  /// Which tasks of a switch record can be: its own, and the next or the one before.
+  struct PossibleTasks {
+    bool own = true, other = true;
+  };
+  PossibleTasks check_numbers(const perfio::Record& record, perfio::SwitchRecord& change);
+  void use_switch(const perfio::Record& record, const perfio::SwitchRecord& change, PossibleTasks tasks);
   void add_bad_record(const perfio::Record& record, const std::string& what);
   void report_task_switches();
   struct LastSwitch {

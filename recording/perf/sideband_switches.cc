@@ -29,27 +29,36 @@ void SidebandFold::add_bad_record(const perfio::Record& record, const std::strin
   image_.builder.add_finding(std::move(finding));
 }
 
-// A task that has ended, or is of another name space, is -1, and no number is less ([Linux] perf_event_pid_type()). Returns false if the record's own
-// task is impossible; an impossible other task becomes unknown.
-bool SidebandFold::check_numbers(const perfio::Record& record, perfio::SwitchRecord& change) {
+// A task that has ended is -1, and no number is less ([Linux] perf_event_pid_type()). The idle task, and a task of another name space, is 0 in both
+// numbers. An impossible other task becomes unknown.
+SidebandFold::PossibleTasks SidebandFold::check_numbers(const perfio::Record& record, perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
-  const bool own = id.pid >= -1 && id.tid >= -1, other = change.next_prev_pid >= -1 && change.next_prev_tid >= -1;
-  if (own && other) return true;
+  const auto is_possible = [](int32_t pid, int32_t tid) { return pid >= -1 && tid >= -1 && (pid < 0 || tid < 0 || (pid == 0) == (tid == 0)); };
+  const PossibleTasks tasks{is_possible(id.pid, id.tid), is_possible(change.next_prev_pid, change.next_prev_tid)};
+  if (tasks.own && tasks.other) return tasks;
   add_bad_record(record, "context switch of cpu " + std::to_string(id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
                              " names an impossible task, " +
-                             (own ? name_of_task(change.next_prev_pid, change.next_prev_tid) : name_of_task(id.pid, id.tid)) + ": it is not used");
-  if (!other) change.next_prev_pid = change.next_prev_tid = -1;
-  return own;
+                             (tasks.own ? name_of_task(change.next_prev_pid, change.next_prev_tid) : name_of_task(id.pid, id.tid)) + ": it is not used");
+  if (!tasks.other) change.next_prev_pid = change.next_prev_tid = -1;
+  return tasks;
+}
+
+void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord change) {
+  note_order(record, false);
+  if (!record.sample_id.has_time) return;
+  const PossibleTasks tasks = check_numbers(record, change);
+  if (tasks.own) return use_switch(record, change, tasks);
+  if (!change.cpu_wide) return;
+  perfio::Record other = record;  // tells only the other task
+  other.sample_id.pid = other.sample_id.tid = -1;
+  use_switch(other, change, tasks);
 }
 
 // Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
-// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
-void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord change) {
-  note_order(record, false);
+// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way. So does an IN
+// of an impossible task: the OUT before it names the one that comes.
+void SidebandFold::use_switch(const perfio::Record& record, const perfio::SwitchRecord& change, PossibleTasks tasks) {
   const perfio::SampleId& id = record.sample_id;
-  if (!id.has_time) return;
-  const bool named = change.next_prev_tid >= -1 && change.next_prev_pid >= -1;
-  if (!check_numbers(record, change)) return;
   if (change.cpu_wide && id.cpu >= 0) {
     task_switches_.ignore(id.cpu);
     check_switch(record, change);
@@ -58,11 +67,8 @@ void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord 
   const bool first = id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end();
   if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
   if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
-  if (!change.out) {
-    set_switch(id.cpu, TimeNs{record.sample_id.time}, context_of(id.pid, id.tid));
-  } else if (change.cpu_wide && named) {
-    set_switch(id.cpu, TimeNs{record.sample_id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
-  }
+  if (!change.out && tasks.own) set_switch(id.cpu, TimeNs{id.time}, context_of(id.pid, id.tid));
+  if (change.out && change.cpu_wide && tasks.other) set_switch(id.cpu, TimeNs{id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
 }
 
 void SidebandFold::report_task_switches() {
@@ -120,7 +126,9 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const auto contradict = [](int32_t one, int32_t other) { return one > 0 && other > 0 && one != other; };
   const bool repeated = now.pid == last.pid && now.out == last.out && !contradict(now.other, last.other);  // of another event on the same cpu
   const bool follows = !change.out && !contradict(last.pid, change.next_prev_pid);
-  const bool is_missing = !is_new && !repeated && !follows && last.time < now.time && contradict(last.pid, own);
+  // An IN that neither is of the task that OUT names nor follows it: also if one is the idle task.
+  const bool is_other = last.out && !change.out && last.pid >= 0 && own >= 0 && change.next_prev_pid > 0 && last.pid != own && last.pid != change.next_prev_pid;
+  const bool is_missing = !is_new && !repeated && last.time < now.time && (is_other || (!follows && contradict(last.pid, own)));
   const bool runs = !is_new && !change.out && !last.out && now.pid == last.pid && contradict(now.other, last.other);
   Interval window{last.time, now.time};
   if (!is_new) check_switch_threads(record, last, now);

@@ -1,4 +1,5 @@
 // Sideband fold: chains of cpu-wide context switches.
+#include <utility>
 #include <vector>
 
 #include "tests/unit/recording/fold_support.h"
@@ -68,13 +69,44 @@ TEST_F(Fold, SwitchesThatContradictEachOthersThreadAreAFinding) {
   for (size_t i = 0; i < right.size(); ++i) {
     for (const bool own : {true, false}) {
       std::vector<Record> wrong = right;
-      int32_t& tid = own ? wrong[i].tid : wrong[i].other_tid;
-      if (tid == 0) continue;  // of the idle task, which has no other number
-      tid ^= kBit;
+      (own ? wrong[i].tid : wrong[i].other_tid) ^= kBit;
       const auto findings = findings_of(wrong);
       EXPECT_FALSE(findings.empty()) << i << own;
       for (const Finding& finding : findings) EXPECT_EQ(finding.kind, FindingKind::bad_record) << finding.what;
+      for (const ContextTrack::Switch& known : data_->contexts.switches(3)) EXPECT_EQ(known.to.pid == 0, known.to.tid == 0) << i << own;
     }
+  }
+}
+
+// The idle task comes, and IN is of another one that left nothing else behind, or the other way round.
+TEST_F(Fold, AnInOfAnotherTaskThanItsOutNamesIsALoss) {
+  for (const auto& [named, came] : std::vector<std::pair<int32_t, int32_t>>{{0, 88}, {30, 0}, {30, 88}}) {
+    start();
+    feed(wide_switch(true, named), 1000, 10, 10, 3);
+    feed(wide_switch(false, 10), 1010, came, came, 3);
+    finish();
+    ASSERT_EQ(data_->timeline.findings().size(), 1U) << named << " " << came;
+    EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::records_lost);
+    EXPECT_EQ(data_->timeline.findings()[0].time.first.value, 1000U);
+  }
+}
+
+// What an IN of an impossible task says, the OUT before it says too.
+TEST_F(Fold, AnInOfAnImpossibleTaskIsNotUsed) {
+  struct Own {
+    int32_t pid, tid;
+  };
+  for (const Own own : {Own{0, 77777}, {88, 0}, {-5, 88}}) {
+    start();
+    feed(wide_switch(true, 0), 1000, 10, 10, 3);
+    feed(wide_switch(false, 10), 1010, own.pid, own.tid, 3);
+    feed(wide_switch(true, 10), 2000, 0, 0, 3);
+    feed(wide_switch(false, 0), 2010, 10, 10, 3);
+    finish();
+    ASSERT_EQ(data_->timeline.findings().size(), 1U);
+    EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::bad_record);
+    EXPECT_EQ(data_->contexts.at_cpu(3, TimeNs{1500}).tid, 0);
+    EXPECT_EQ(data_->contexts.at_cpu(3, TimeNs{2500}).tid, 10);
   }
 }
 
