@@ -151,13 +151,16 @@ class AnnouncedCode::Space {
 
   // The process ended in between, or the recording did, or the same change began again: what the range holds from then on is not known.
   void leave_open(const Change& change) {
-    if (change.what.kind == AnnounceKind::load && !overlaps(change.what.address, change.what.size_bytes)) return;
+    const bool is_new = change.what.kind == AnnounceKind::load && !overlaps(change.what.address, change.what.size_bytes);
+    if (is_new && !change.contradicts) return;
     const Interval window{change.time.first, change.known_since};
     suspect(window);
+    const char* until = change.contradicts          ? "until a change of another name ended there"
+                        : window.last == kTimeMax ? "since then"
+                                                  : "until the same change began again and ended";
     report(FindingKind::records_lost, Ip{change.what.address}, window,
            "a change of its code at " + range_text(change.what.address, change.what.size_bytes) +
-               " was announced to begin and not to end: its code is suspect " +
-               (window.last == kTimeMax ? "since then" : "until the same change began again and ended"));
+               " was announced to begin and not to end: its code is suspect " + until);
   }
 
   // When it was written is not known: no earlier than what was there.
@@ -263,7 +266,7 @@ class AnnouncedCode::Space {
     if (!overlaps(address, size)) {
       add_section(address, size, code, change.time.first);
     } else if (code) {  // written over live code: either may run until the end
-      add_edit(change, {}, *code);
+      add_edit(change, change.old_bytes, *code);
       add_section(address, size, code, change.time.last);
     } else {
       add_section(address, size, nullptr, change.time.first);
@@ -384,7 +387,9 @@ class AnnouncedCode::Begun {
   void end(Change& change, bool may_be_unheard) {
     const Announcement& what = change.what;
     const auto open = begun_.find(key_of(what));
-    if (open == begun_.end()) {
+    const bool is_same = open != begun_.end() && (open->second.what.name == what.name || open->second.what.name.empty() || what.name.empty());
+    if (!is_same) {
+      if (open != begun_.end()) leave_to(open, what.time.last);
       change.contradicts = what.kind == AnnounceKind::patch && patch_begins_.contains(what.runtime);
       change.unbegun = what.kind == AnnounceKind::patch && (may_be_unheard || change.contradicts);
       return;
@@ -411,6 +416,15 @@ class AnnouncedCode::Begun {
     std::vector<size_t> abandoned;  // of changes_: the same change began before and did not end
   };
   static Key key_of(const Announcement& what) { return {what.runtime, what.kind, what.address, what.size_bytes}; }
+
+  // Another change ended there: what began did not end, or its end is damaged.
+  void leave_to(std::map<Key, Open>::iterator open, TimeNs end) {
+    for (const size_t abandoned : open->second.abandoned) changes_[abandoned].known_since = end;
+    leave(std::move(open->second.what));
+    changes_.back().known_since = end;
+    changes_.back().contradicts = true;
+    begun_.erase(open);
+  }
 
   void leave(Announcement what) {
     Change change;

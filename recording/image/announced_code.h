@@ -35,7 +35,7 @@ class AnnouncedCode {
     TimeNs known_since;                 ///< of relisted code: it did not change since then; of an open one: what the range holds is known again
     bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
     bool unbegun = false;               ///< a patch without a begin: when it was written is not known
-    bool contradicts = false;           ///< the begin should have been heard
+    bool contradicts = false;           ///< the begin should have been heard; of an open one: the next end there is of another name
   };
   struct Process {
     int32_t pid = -1;

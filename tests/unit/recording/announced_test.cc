@@ -274,6 +274,35 @@ TEST_F(Announced, ALoadThatIsTriedAgain) {
   EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
+// The first load ended, but its record says that it began.
+TEST_F(Announced, ABeginAndTheEndOfAnotherLoad) {
+  say({.code = bytes_of({0x11, 0xc3}), .name = "a"}, 100);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x22, 0xc3}), .name = "b"}, 200);
+  say({.code = bytes_of({0x33, 0xc3}), .name = "c"}, 300);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .address = kJit + 64, .code = bytes_of({0x44, 0xc3}), .name = "d"}, 400);
+  say({.address = kJit + 64, .code = bytes_of({0x55, 0xc3}), .name = "e"}, 500);
+  finish();
+  EXPECT_EQ(at(kJit, 150).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 250).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x33});
+  EXPECT_EQ(at(kJit, 350).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit + 64, 450).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit + 64, 550).bytes, Bytes8{0x55});
+  EXPECT_EQ(count(FindingKind::records_lost, "was announced to begin and not to end: its code is suspect until a change of another name ended there"), 2U);
+}
+
+// Without names, or with one name, the bytes that a load replaces tell.
+TEST_F(Announced, ABeginWithOtherBytesThanTheLiveOnes) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11, 0xc3})}, 200);
+  say({.code = bytes_of({0x22, 0xc3})}, 300);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x33, 0xc3})}, 400);
+  say({.code = bytes_of({0x44, 0xc3})}, 500);
+  finish();
+  EXPECT_EQ(count(FindingKind::poke_old_bytes_mismatch, ""), 1U);
+  EXPECT_EQ(at(kJit, 550).bytes, Bytes8{0x44});
+}
+
 TEST_F(Announced, BeginAndEndThatDoNotMatch) {
   say({.code = bytes_of({0x11, 0xc3})}, 50);
   say({.address = kJit + 64, .code = bytes_of({0x21, 0xc3})}, 100);
