@@ -17,6 +17,7 @@
 #include "ptdecode/pt/pt_clock.h"
 #include "perfio/emulated.h"
 #include "perfio/recording_file.h"
+#include "recording/context_findings.h"
 #include "recording/data/aux_windows.h"
 #include "recording/data/json_form.h"
 #include "recording/data/miscounts.h"
@@ -471,6 +472,8 @@ std::vector<Finding> miscount_findings(const Recording& recording) {
     for (Finding& finding : i < data.arm.size() ? timestamp_findings(data.streams[i], data.indexes[i], data.timing, data.arm[i].config, visit)
                                                 : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
       findings.push_back(std::move(finding));
+    if (i >= data.arm.size()) continue;
+    for (Finding& finding : context_findings(data, i, visit)) findings.push_back(std::move(finding));
   }
   return findings;
 }

@@ -1,7 +1,7 @@
 // Decoder: follows the elements of a segment in windows.
 #include "decoder/arm/decoder.h"
 
-#include "decoder/arm/packet/timestamps.h"
+#include "decoder/arm/context_check.h"
 #include "decoder/arm/resolver.h"
 #include "decoder/arm/windows.h"
 
@@ -20,6 +20,7 @@ WaypointRules rules_of(const TraceConfig& config) {
 struct Decoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
       : config(options.config),
+        known{contexts, timeline.suspect_windows()},
         follow(options.follow),
         runs(timeline, rules_of(options.config), options.follow.own_upper),
         all(runs, contexts, options.config, options.follow, options.max_flows),
@@ -42,8 +43,9 @@ struct Decoder::State {
   TraceStop run(BatchTarget target, uint64_t end) { return resolver.run(target, end); }
 
   TraceConfig config;
+  KnownSwitches known;
   FollowOptions follow;
-  TimestampCheck timestamps;
+  CheckedSegment checked;
   RunCache runs;
   Flows all;
   Resolver resolver;
@@ -56,18 +58,9 @@ Decoder::~Decoder() = default;
 
 void Decoder::begin(const AuxSegment& segment) {
   State& state = *state_;
-  AuxSegment own = segment;
-  const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
-  state.timestamps = {};
-  if (state.follow.use_time) state.timestamps = check_timestamps(bytes, state.config, segment.timestamps, segment.tsc.use);
-  // The segment's bounds are those of its own first timestamp.
-  const TickRange around = segment.timestamps;
-  if (state.timestamps.first_is_wrong && segment.tsc.use) {
-    const uint64_t first = around.first == 0 ? 0 : state.follow.time.to_ns(Tsc{around.first}).value;
-    own.time.first = first > state.follow.slack_ns ? TimeNs{first - state.follow.slack_ns} : kTimeMin;
-  }
-  state.all.begin(own);
-  state.resolver.begin(bytes, state.timestamps.repairs);
+  state.checked = check_segment(segment, state.config, state.follow, state.known);
+  state.all.begin(state.checked.segment, state.checked.wrong_contexts);
+  state.resolver.begin(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), state.checked.timestamps.repairs);
   state.windows.begin();
 }
 

@@ -24,7 +24,8 @@ class Flows {
   Flows(const Flows&) = delete;
   Flows& operator=(const Flows&) = delete;
 
-  void begin(const AuxSegment& segment);
+  /// `wrong`: parts of the segment; must outlive its decoding.
+  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong);
   /// Sets where output goes.
   void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.

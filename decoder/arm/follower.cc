@@ -37,7 +37,7 @@ Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConf
                    ForkScript& script)
     : runs_(&runs), contexts_(&contexts), config_(config), options_(options), choices_(script) {}
 
-void Follower::begin(const AuxSegment& segment) {
+void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wrong) {
   Batch* out = out_;
   const size_t most = most_;
   const Choices choices = choices_;
@@ -50,7 +50,8 @@ void Follower::begin(const AuxSegment& segment) {
   time_ = segment.time;
   time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
   const bool by_cpu = options_.names == ContextNames::none && segment.tid < 0 && segment.cpu >= 0;
-  time_tells_context_ = by_cpu && !contexts_->switches(segment.cpu).empty();
+  wrong_ = wrong;
+  time_tells_context_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -234,8 +235,8 @@ void Follower::update_context() {
     software_ = contexts_->at_cpu(segment_.cpu, earliest_);
   }
   const bool named = options_.names == ContextNames::vmid ? context_.has_vmid : context_.has_context_id;
-  if (options_.names != ContextNames::none && named) {
-    const auto tid = static_cast<int32_t>(options_.names == ContextNames::vmid ? context_.vmid : context_.context_id);
+  if (is_wrong_ || (options_.names != ContextNames::none && named)) {
+    const auto tid = is_wrong_ ? wrong_.front().tid : static_cast<int32_t>(options_.names == ContextNames::vmid ? context_.vmid : context_.context_id);
     software_ = contexts_->at_thread(tid, earliest_);
     if (software_.tid < 0) software_.tid = tid;
   }
@@ -246,8 +247,19 @@ void Follower::update_context() {
   run_ = left_ = call_ = 0;
 }
 
+/// Returns whether parts that name a wrong thread begin or end at the packet at `offset`.
+bool Follower::enter_wrong(uint64_t offset) {
+  if (wrong_.empty() || offset < wrong_.front().from_bytes) return false;
+  const bool was_wrong = is_wrong_;
+  const size_t left = wrong_.size();
+  while (!wrong_.empty() && wrong_.front().to_bytes <= offset) wrong_ = wrong_.subspan(1);
+  is_wrong_ = !wrong_.empty() && wrong_.front().from_bytes <= offset;
+  return is_wrong_ != was_wrong || wrong_.size() != left;
+}
+
 void Follower::context(const PacketContext& context, uint64_t offset) {
   if (!context.present) return;
+  const bool enters = enter_wrong(offset);
   const PacketContext before = context_;
   context_.present = true;
   context_.level = context.level;
@@ -265,6 +277,7 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
   is64_ = context.is64;
   need_context_ = false;
   mode_ = mode_of(isa_);
+  if (enters) update_context();
   if (before == context_) return;
   const uint64_t state = context_.level | (context_.non_secure ? 4U : 0U) | (context_.root_or_realm ? 8U : 0U) | (is64_ ? 16U : 0U);
   give_event(EventKind::context, 0, {}, {}, context_.context_id, context_.vmid | (state << 32), offset);

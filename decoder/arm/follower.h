@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "decoder/arm/choices.h"
+#include "decoder/arm/context_check.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
 #include "decoder/arm/vector_push.h"
@@ -64,7 +66,8 @@ class Follower {
  public:
   Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options, ForkScript& script);
 
-  void begin(const AuxSegment& segment);
+  /// `wrong`: parts of the segment; must outlive its decoding.
+  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong);
   void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.
   void end(uint64_t uncommitted = 0);
@@ -108,7 +111,7 @@ class Follower {
   void q(const Element& element, Ip next, uint8_t isa);
   void source_address(const Element& element);
   /// `flags`, `cycles`: of the packet.
-  void timestamp(uint64_t value, uint8_t flags, uint32_t cycles);
+  void timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset);
   void cycles(uint8_t flags, uint32_t cycles);
   void simple_event(EventKind kind, const Element& element);
   /// Loses the flow and its state, and outputs a gap with the reason.
@@ -171,6 +174,7 @@ class Follower {
   void put_mark(size_t before_block);
   void set_place(Ip ip, uint8_t isa);
   void update_context();
+  bool enter_wrong(uint64_t offset);
   void stop_at(const WaypointRun& run, uint64_t offset);
   bool walk_to(Ip stop, uint64_t offset);
   bool come_to(Ip back, uint64_t offset);
@@ -221,6 +225,8 @@ class Follower {
   TimeNs earliest_, latest_ = kTimeMax;
   bool time_known_ = false;
   bool time_tells_context_ = false;  ///< the current thread depends on the time
+  std::span<const WrongContext> wrong_;  ///< the part at the current packet, or the next, and those after it
+  bool is_wrong_ = false;                ///< the current packet is in it
   Interval time_;
   uint64_t cycles_ = 0;
   bool mark_due_ = true;

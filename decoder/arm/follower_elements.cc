@@ -179,7 +179,7 @@ void Follower::source_address(const Element& element) {
   }
 }
 
-void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles) {
+void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
   if (!options_.use_time || (flags & kFlagNoTime) != 0) return;
   const Tsc ticks{value};
@@ -195,7 +195,7 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles) {
     exception_.time = time_;
     exception_.about = time_.first;
   }
-  if (time_tells_context_) update_context();
+  if (time_tells_context_ && (options_.names == ContextNames::none || enter_wrong(offset))) update_context();
 }
 
 void Follower::cycles(uint8_t flags, uint32_t cycles) {

@@ -220,7 +220,7 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   if (!synced || !has_flow) return;
   const auto event = [&](EventKind kind) { all.each([&](Follower& f) { f.simple_event(kind, element); }); };
   if (packet.kind == LegacyKind::timestamp) {
-    return all.each([&](Follower& f) { f.timestamp(element.value, element.flags, element.cycles); });
+    return all.each([&](Follower& f) { f.timestamp(element.value, element.flags, element.cycles, element.offset_bytes); });
   }
   if (packet.kind == LegacyKind::isync) return isync(packet);
   // Cycles also pass before the first instruction.
@@ -278,7 +278,7 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   State& state = *state_;
   state.has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
   state.size_bytes = segment.bytes.size();
-  state.all.begin(segment);
+  state.all.begin(segment, {});
   state.reader = LegacyReader(segment.bytes, state.config);
   state.tape.clear();
   state.at = 0;

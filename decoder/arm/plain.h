@@ -283,11 +283,11 @@ class PlainFlow {
   void take_aside(const Aside& packet) {
     Follower& f = follower_;
     if (packet.kind == PacketKind::timestamp && !kChanges && !f.time_tells_context_) {
-      f.timestamp(packet.value, packet.flags, packet.cycles);
+      f.timestamp(packet.value, packet.flags, packet.cycles, source_.offset(0));
       now_ = f.when();
     } else if (packet.kind == PacketKind::timestamp) {
       store();
-      f.timestamp(packet.value, packet.flags, packet.cycles);
+      f.timestamp(packet.value, packet.flags, packet.cycles, source_.offset(0));
       load();
     } else if (packet.kind == PacketKind::ts_marker) {
       const bool placed = !need_ && !f.need_context_;

@@ -523,7 +523,7 @@ void Resolver::execute_on(Follower& follower, const Element& element) {
     case ElementKind::trace_info:
       return follower.trace_info();
     case ElementKind::timestamp:
-      return follower.timestamp(element.value, element.flags, element.cycles);
+      return follower.timestamp(element.value, element.flags, element.cycles, element.offset_bytes);
     case ElementKind::cycles:
       return follower.cycles(element.flags, element.cycles);
     case ElementKind::pe_reset:
