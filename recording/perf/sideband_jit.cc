@@ -1,6 +1,5 @@
 // SidebandFold: generated code, from jitdumps, announcements and perf maps, and code that the recorder gives. See sideband_fold.h.
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/directory.h"
 #include "image/base/mapped_file.h"
 #include "image/base/regular_file.h"
 #include "image/source/perf_map.h"
@@ -36,15 +36,13 @@ bool take_file(SpacesOfFile& files, const std::optional<std::pair<uint64_t, uint
 
 /// The jitdumps in the folder that `record --emulate` makes beside a recording: FOLDER/N/jit-PID.dump.
 std::vector<std::string> jitdumps_in(const std::string& folder) {
-  namespace fs = std::filesystem;
   constexpr size_t kMost = 1U << 12;
   std::vector<std::string> found;
-  std::error_code error;
-  for (fs::directory_iterator each(folder, error); !error && each != fs::directory_iterator(); each.increment(error)) {
-    if (std::error_code ignored; !fs::is_directory(each->symlink_status(ignored))) continue;
-    std::error_code inner;
-    for (fs::directory_iterator file(each->path(), inner); !inner && file != fs::directory_iterator() && found.size() < kMost; file.increment(inner)) {
-      if (is_jitdump_path(file->path().string())) found.push_back(file->path().string());
+  for (const DirectoryEntry& each : entries_of(folder, kMost)) {
+    if (!each.is_folder || found.size() >= kMost) continue;
+    for (const DirectoryEntry& file : entries_of(folder + "/" + each.name, kMost)) {
+      std::string path = folder + "/" + each.name + "/" + file.name;
+      if (is_jitdump_path(path)) found.push_back(std::move(path));
     }
   }
   std::ranges::sort(found);

@@ -328,7 +328,7 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   const auto moment = [&](const PsbEntry& at) { return timing.time.to_interval(Tsc{at.tsc}, Tsc{at.tsc}); };
   if (first) {
     time.first = moment(*first).first;
-  } else if (entry.is_contradicted && timing.time.valid()) {
+  } else if (entry.is_contradicted && !entry.lacks_tsc && timing.time.valid()) {  // nothing is earlier than the first TSC
     time.first = stream_->written_from(entry.offset_bytes);
   }
   if (last) {

@@ -131,7 +131,7 @@ class Lldb(unittest.TestCase):
         bundle.write_text(json.dumps(described))
         limited = [sys.executable, "-c", "import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)); os.execvp(sys.argv[1], sys.argv[1:])"]
         done = subprocess.run([*limited, PTDECODE, "stat", "-i", bundle], capture_output=True, text=True, timeout=120)
-        self.assertIn("the modules have more than 262144 segments with code: the others are not used", done.stderr)
+        self.assertIn("the modules have more than 262144 segments with code, or their names", done.stderr)
         self.assertIn(before, done.stdout)
 
     def test_bundles_of_upstream(self):
