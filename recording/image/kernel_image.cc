@@ -552,7 +552,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
   const bool has_names = std::ranges::any_of(names, [](const Names& of_folder) { return !of_folder.symbols.empty(); });
   if (!has_names && !cached.empty()) add_names(image, cached, warnings);
-  std::ranges::stable_partition(names, [](const Names& of_folder) { return !of_folder.is_cut; });
+  std::stable_partition(names.begin(), names.end(), [](const Names& of_folder) { return !of_folder.is_cut; });
   for (Names& of_folder : names) add_symbols(image, std::move(of_folder.symbols), named_modules_.contains({}));
   if (!named_modules_.contains({})) add_symbols(image, std::move(dumped_symbols_), false);
   add_ksymbols_and_removals(image, features);
