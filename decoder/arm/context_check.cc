@@ -35,9 +35,11 @@ class FlowPieces {
     now_.time.first = segment.time.first;
   }
   void run(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs);
-  [[nodiscard]] std::vector<FlowPiece> take() { return std::move(pieces_); }
+  /// None if there are more than a trace unit writes.
+  [[nodiscard]] std::vector<FlowPiece> take() { return pieces_.size() < kMost ? std::move(pieces_) : std::vector<FlowPiece>(); }
 
  private:
+  static constexpr size_t kMost = size_t{1} << 18;
   void on_packet(const Packet& packet, uint64_t offset);
   void close(uint64_t offset);
   void date(TimeNs last) {
@@ -116,7 +118,7 @@ void FlowPieces::run(Bytes bytes, const TraceConfig& config, std::span<const Tim
   const auto& forms = plain_forms();
   Packet packet;
   uint64_t at = now_.from_bytes = find_async(bytes, 0);
-  while (at < bytes.size()) {
+  while (at < bytes.size() && pieces_.size() < kMost) {
     const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
     if (form.count != 0) {
       now_.has_atoms = true;
@@ -172,7 +174,8 @@ class ContextJudge {
         if (wrong_.size() != before) ++wrong;
       }
     }
-    if (wrong > std::max<size_t>(2, runs_.size() / 4)) return {};  // ids and records are not of one clock, or not of one name space
+    // Else ids and records are not of one clock, or not of one name space.
+    if (steps_ > kMostSteps || wrong > std::max<size_t>(2, runs_.size() / 4) || !has_whole_fit()) return {};
     std::ranges::sort(wrong_, {}, &WrongContext::from_bytes);
     return std::move(wrong_);
   }
@@ -184,8 +187,8 @@ class ContextJudge {
   [[nodiscard]] Fit fit(Interval time, int32_t tid) const {
     auto at = switch_after(switches_, time.first);
     if (at == switches_.begin() || time.last < time.first) return Fit::perhaps;
-    bool is_unknown = false;
-    for (--at; at != switches_.end() && (at->time <= time.first || at->time <= time.last); ++at) {
+    bool is_unknown = steps_ > kMostSteps;
+    for (--at; at != switches_.end() && (at->time <= time.first || at->time <= time.last) && steps_ <= kMostSteps; ++at, ++steps_) {
       if (at->to.tid == tid) return Fit::yes;
       is_unknown = is_unknown || at->to.tid < 0;
     }
@@ -196,7 +199,7 @@ class ContextJudge {
     int32_t only = -1;
     auto at = switch_after(switches_, time.first);
     if (at == switches_.begin()) return -1;
-    for (--at; at != switches_.end() && (at->time <= time.first || at->time <= time.last); ++at) {
+    for (--at; at != switches_.end() && (at->time <= time.first || at->time <= time.last) && steps_ <= kMostSteps; ++at, ++steps_) {
       if (std::ranges::find(except, at->to.tid) != except.end()) continue;
       if (only >= 0 && at->to.tid != only) return -1;
       only = at->to.tid;
@@ -213,6 +216,18 @@ class ContextJudge {
   [[nodiscard]] bool joins_before(size_t i) const { return i > 0 && runs_[i - 1].end == runs_[i].first && pieces_[runs_[i].first].is_joined; }
   [[nodiscard]] bool joins_after(size_t i) const { return i + 1 < runs_.size() && joins_before(i + 1); }
   [[nodiscard]] int32_t tid_of(size_t i) const { return pieces_[runs_[i].first].tid; }
+  /// Returns whether the records agree with some run from its start to its end.
+  [[nodiscard]] bool has_whole_fit() const {
+    return std::ranges::any_of(runs_, [this](const NamedRun& run) {
+      bool is_named = false;
+      for (size_t p = run.first; p < run.end; ++p) {
+        const Fit how = fit(pieces_[p].time, pieces_[p].tid);
+        if (how == Fit::no) return false;
+        is_named = is_named || how == Fit::yes;
+      }
+      return is_named;
+    });
+  }
   [[nodiscard]] bool fits(size_t i) const { return fit(time_of(runs_[i].first, runs_[i].end), tid_of(i)) == Fit::yes; }
   [[nodiscard]] bool changes_level(size_t i) const { return pieces_[runs_[i].first].changes_level; }
 
@@ -288,6 +303,8 @@ class ContextJudge {
   std::vector<int32_t> taken_as_;  ///< the thread of each run, right if it is wrong in the packets
   const Switches& switches_;
   std::span<const Interval> lost_;
+  static constexpr uint64_t kMostSteps = uint64_t{1} << 22;
+  mutable uint64_t steps_ = 0;  ///< switches that were compared
   std::vector<WrongContext> wrong_;
 };
 

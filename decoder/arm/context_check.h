@@ -43,7 +43,8 @@ struct CheckedSegment {
 /// - if it goes on after a switch, up to a packet that also changes the exception level, or to another thread than the one that came: the packet of
 ///   the switch is missing. Likewise if it begins before a switch.
 /// Nothing is judged where records may be missing, before the first and after the last, where the runs beside it do not fit the records either, and in a
-/// segment of which more than a quarter does not: the ids may be numbers of another name space, or a guest's.
+/// segment of which more than a quarter does not, or no run does from its start to its end: the ids may be numbers of another name space, or a guest's.
+/// A segment with more pieces or switches than a trace unit and a kernel write is not judged.
 [[nodiscard]] CheckedSegment check_segment(const AuxSegment& segment, const TraceConfig& config, const FollowOptions& options,
                                            const KnownSwitches& known);
 

@@ -35,6 +35,7 @@ class Sections {
   [[nodiscard]] const std::string& trouble() const { return trouble_; }
   /// Why sections of DWARF, which have their names only, are not found; "" if nothing is wrong.
   [[nodiscard]] std::string names_trouble() const {
+    if (!trouble_.empty()) return {};
     if (names_at_ == SHN_UNDEF) {
       const bool has_names = std::any_of(all_.begin(), all_.end(), [](const Section& section) { return section.sh_name != 0; });
       return has_names ? "no section has the names of the others (e_shstrndx)" : "";
@@ -56,8 +57,9 @@ class Sections {
     }
     return {};
   }
-  /// Whether code is where both kinds of headers say: names are found by the segments' offsets.
-  [[nodiscard]] std::string places(std::span<const ElfSegment> segments) const {
+  /// Whether code is where both kinds of headers say: names are found by the segments' offsets. `is_loaded`: by the dynamic linker or the kernel, which
+  /// need the segments; what `perf inject --jit` writes has none, or wrong ones.
+  [[nodiscard]] std::string places(std::span<const ElfSegment> segments, bool is_loaded) const {
     uint64_t left = kMostPlaces;
     for (const Section& section : all_) {
       constexpr uint64_t kCode = SHF_ALLOC | SHF_EXECINSTR;
@@ -71,8 +73,8 @@ class Sections {
         is_held = true;
         is_same = is_same || segment.file_offset_bytes + in_segment == section.sh_offset;
       }
-      if (!is_held) return "no segment holds " + std::string(name(section));
-      if (!is_same) return "its segments and sections place " + std::string(name(section)) + " at different offsets";
+      if (!is_held && is_loaded) return "no segment holds " + std::string(name(section));
+      if (is_held && !is_same) return "its segments and sections place " + std::string(name(section)) + " at different offsets";
     }
     return {};
   }
@@ -170,7 +172,7 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   examine(elf.file()->bytes(), [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
     if (damage.symbols.empty()) damage.symbols = elf.damage();
-    if (damage.symbols.empty() && !elf.is_relocatable()) damage.symbols = sections.places(elf.segments());
+    if (damage.symbols.empty() && !elf.is_relocatable()) damage.symbols = sections.places(elf.segments(), elf.has_fixed_addresses() || elf.dynamic_address() != 0);
     damage.debug = sections.names_trouble().empty() ? sections.debug() : sections.names_trouble();
   });
   return damage;

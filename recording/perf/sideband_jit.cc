@@ -149,7 +149,7 @@ PerfMapText SidebandFold::perf_map_of(int32_t pid) {
   if (source.saved) {
     if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
       const Bytes bytes = kept.file->bytes();
-      return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kept.file->identity()};
+      return {{reinterpret_cast<const char*>(bytes.data()), bytes.size()}};  // a stash has equal maps of several processes once
     }
   }
   if (!source.same_host || !source.use_host_files) return {};

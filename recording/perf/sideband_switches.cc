@@ -30,11 +30,14 @@ void SidebandFold::add_bad_record(const perfio::Record& record, const std::strin
 }
 
 // A task that has ended is -1, and no number is less ([Linux] perf_event_pid_type()). The idle task, and a task of another name space, is 0 in both
-// numbers. An impossible other task becomes unknown.
+// numbers; before Linux 4.15, the thread of a task that exits is 0 when it leaves the cpu. An impossible other task becomes unknown.
 SidebandFold::PossibleTasks SidebandFold::check_numbers(const perfio::Record& record, perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
-  const auto is_possible = [](int32_t pid, int32_t tid) { return pid >= -1 && tid >= -1 && (pid < 0 || tid < 0 || (pid == 0) == (tid == 0)); };
-  const PossibleTasks tasks{is_possible(id.pid, id.tid), is_possible(change.next_prev_pid, change.next_prev_tid)};
+  const auto is_possible = [](int32_t pid, int32_t tid, bool leaves) {
+    return pid >= -1 && tid >= -1 && (pid < 0 || tid < 0 || (pid == 0) == (tid == 0) || (leaves && tid == 0));
+  };
+  const PossibleTasks tasks{is_possible(id.pid, id.tid, change.out), is_possible(change.next_prev_pid, change.next_prev_tid, !change.out)};
+  if (change.next_prev_pid > 0 && change.next_prev_tid == 0) change.next_prev_tid = -1;
   if (tasks.own && tasks.other) return tasks;
   add_bad_record(record, "context switch of cpu " + std::to_string(id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
                              " names an impossible task, " +
@@ -47,10 +50,12 @@ void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord 
   note_order(record, false);
   if (!record.sample_id.has_time) return;
   const PossibleTasks tasks = check_numbers(record, change);
-  if (tasks.own) return use_switch(record, change, tasks);
-  if (!change.cpu_wide) return;
-  perfio::Record other = record;  // tells only the other task
-  other.sample_id.pid = other.sample_id.tid = -1;
+  const bool has_thread = record.sample_id.pid <= 0 || record.sample_id.tid != 0;
+  if (tasks.own && has_thread) return use_switch(record, change, tasks);
+  if (!tasks.own && !change.cpu_wide) return;
+  perfio::Record other = record;
+  other.sample_id.tid = -1;
+  if (!tasks.own) other.sample_id.pid = -1;  // tells only the other task
   use_switch(other, change, tasks);
 }
 

@@ -28,6 +28,23 @@ __asm__("answer: cmp $42, %rdi; jne 1f; mov %rdi, %rax; 1: lea 1(%rdi), %rax; re
 int main(void) { long sum = 0; for (long i = 0; i < 60; ++i) sum += answer(i); printf("%ld\\n", sum); return 0; }
 """
 
+MAPPED = """
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+  char* code = mmap((void*)0x500000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  char path[64];
+  memcpy(code, "\\x90\\xb8\\x05\\0\\0\\0\\xc3", 7);
+  snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
+  FILE* map = fopen(path, "w");
+  fprintf(map, "500000000 7 mapped_five\\n");
+  fclose(map);
+  return ((int (*)(void))code)() - 5;
+}
+"""
+
 
 class Recordings(unittest.TestCase):
     def setUp(self):
@@ -519,6 +536,20 @@ class Recordings(unittest.TestCase):
         self.assertRegex(tables, rf"{anonymous:016x}-.*assumed")
         versions = self.run_it("image", f"{anonymous:x}", "--versions", "--size", "6", "-q", "-i", self.folder / "rec", "--pid", pid).stdout
         self.assertRegex(versions, r"(?s)\b01\b.*\b02\b", versions)
+
+    def test_equal_perf_maps_of_many_processes(self):
+        """A stash has equal content once, but each process has its names."""
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", "-x", "c", "-", "-o", self.program], input=MAPPED, text=True, check=True)
+        script = self.folder / "processes"
+        script.write_text(f"for i in 1 2 3 4 5 6 7 8 9 10; do {self.program}; done\n")
+        self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.folder / "rec", "--", "sh", script)
+        threads = [line["tid"] for line in json.loads(self.run_it("info", "-i", self.folder / "rec", "--json").stdout)["threads"]]
+        for tid in threads:
+            pathlib.Path(f"/tmp/perf-{tid}.map").unlink(missing_ok=True)
+        done = self.run_it("functions", "-i", self.folder / "rec", "--limit", "0", "--format", "json")
+        named = [line for line in map(json.loads, done.stdout.splitlines()[1:]) if line["function"] == "mapped_five"]
+        self.assertEqual((len(named), sum(line["calls"] for line in named)), (10, 10))
+        self.assertNotIn("too many processes", done.stderr)
 
     def test_recorders_at_once(self):
         self.compile("-O2", "sha1")

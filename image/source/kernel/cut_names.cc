@@ -14,14 +14,18 @@ constexpr uint64_t kMostBytesAfterLast = 3 * 4096;
 
 bool is_kernel_function(const KernelSymbol& symbol) { return symbol.module.empty() && symbol.is_text() && is_kernel_half(Ip{symbol.address}); }
 
+/// Whether the list has a symbol at the end of the kernel's text, or after it.
+bool has_end(const std::vector<KernelSymbol>& symbols) {
+  constexpr std::string_view kEnds[] = {"_etext", "_einittext", "_edata", "_end"};
+  return std::ranges::any_of(symbols, [&](const KernelSymbol& symbol) { return symbol.module.empty() && std::ranges::find(kEnds, symbol.name) != std::end(kEnds); });
+}
+
 /// Returns the last function of the kernel proper, if the list has nothing that follows a kernel's text: symbols.end() if it has.
 std::vector<KernelSymbol>::iterator unended_function(std::vector<KernelSymbol>& symbols) {
-  constexpr std::string_view kEnds[] = {"_etext", "_einittext", "_edata", "_end"};
-  const auto is_end = [&](const KernelSymbol& symbol) { return symbol.module.empty() && std::ranges::find(kEnds, symbol.name) != std::end(kEnds); };
   const auto last = std::find_if(symbols.rbegin(), symbols.rend(), is_kernel_function);
   if (last == symbols.rend()) return symbols.end();
   const auto has_data = std::any_of(symbols.rbegin(), last, [](const KernelSymbol& symbol) { return symbol.module.empty(); });
-  return has_data || std::ranges::any_of(symbols, is_end) ? symbols.end() : std::prev(last.base());
+  return has_data || has_end(symbols) ? symbols.end() : std::prev(last.base());
 }
 
 /// Returns how many bytes a copy of memory has from an address on, without a gap.
@@ -45,7 +49,8 @@ bool lacks_modules(const std::vector<KernelSymbol>& symbols, const std::vector<K
 std::string remove_cut_names(std::vector<KernelSymbol>& symbols, const CutLine& cut, const std::vector<KernelModule>& modules,
                              const std::vector<MemoryRange>& ranges) {
   const auto last = unended_function(symbols);
-  std::string why = cut.is_cut ? "its last line is not whole" : "";
+  const bool matters = !has_end(symbols) || !cut.module.empty() || lacks_modules(symbols, modules);  // else only the names of data are cut
+  std::string why = cut.is_cut && matters ? "its last line is not whole" : "";
   if (why.empty() && last != symbols.end()) {
     const uint64_t more = bytes_from(last->address, ranges);
     if (more > kMostBytesAfterLast) why = "it has no _etext, and the kernel's code goes on for " + std::to_string(more) + " bytes after " + last->name;

@@ -53,7 +53,7 @@ std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit, 
   std::vector<KernelSymbol> symbols;
   each_line(text, [&](std::string_view line, bool is_whole) {
     KernelSymbol symbol;
-    is_whole = is_whole || line.find_first_not_of(" \t") == std::string_view::npos;
+    is_whole = is_whole || line.ends_with(']') || line.find_first_not_of(" \t") == std::string_view::npos;
     if (!is_whole && cut != nullptr) *cut = {true, symbols.empty() ? std::string() : symbols.back().module};
     const std::string_view address = take_word(line), type = take_word(line), name = take_word(line);
     std::string_view module = take_word(line);

@@ -57,6 +57,12 @@ TEST(CutNames, ALineIsNotWhole) {
   EXPECT_EQ(cut_in(kListed + kListEnd + kVirtioListed + "ffffffffc00", kVirtioLoaded, {}).names, "_stext one two two_alias _etext ") << "symbols of a module are in no order";
 }
 
+TEST(CutNames, OnlyTheLastNewlineIsMissing) {
+  const std::string module = kVirtioListed.substr(0, kVirtioListed.size() - 1);
+  EXPECT_EQ(cut_in(kListed + kListEnd + module, kVirtioLoaded, {}).why, "");
+  EXPECT_EQ(cut_in(kListed + kListEnd.substr(0, kListEnd.size() - 1), "", {}).why, "") << "names of data";
+}
+
 TEST(CutNames, AModulesLastFunctionEndsWithIt) {
   std::vector<KernelSymbol> symbols = parse_kallsyms(kVirtioListed + "ffffffffc0010000 t other\t[blk]\n");
   add_module_ends(symbols, parse_modules(kVirtioLoaded + "blk 4096 0 - Live 0xffffffffc0002000\nusb 8192 0 - Live 0xffffffffc0000000\n"));

@@ -110,6 +110,21 @@ TEST_F(Fold, AnInOfAnImpossibleTaskIsNotUsed) {
   }
 }
 
+// Before Linux 4.15, an exiting thread has no number when it leaves ([Linux] 1d953111b648).
+TEST_F(Fold, AThreadWithoutANumberMayLeave) {
+  start();
+  feed(wide_switch(true, 0), 1000, 10, 12, 3);
+  feed(wide_switch(false, 10, 12), 1010, 0, 0, 3);
+  feed(wide_switch(true, 10, 12), 2000, 0, 0, 3);
+  feed(wide_switch(false, 0), 2010, 10, 12, 3);
+  feed(wide_switch(true, 20), 3000, 10, 0, 3);
+  feed(wide_switch(false, 10, 0), 3010, 20, 20, 3);
+  finish();
+  EXPECT_EQ(data_->timeline.findings().size(), 0U);
+  EXPECT_EQ(data_->contexts.at_cpu(3, TimeNs{2500}).tid, 12);
+  EXPECT_EQ(data_->contexts.at_cpu(3, TimeNs{3500}).tid, 20);
+}
+
 struct Step {
   bool out = false;
   int32_t own = 0, other = 0;
