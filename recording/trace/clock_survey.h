@@ -17,7 +17,8 @@ namespace ptd {
 /// Damage shows as phases that few PSBs have. If many have one and many another, the TSC was moved once for all: then AUX records and other
 /// streams decide. Nothing is checked if something else explains what is found:
 /// - a stream whose phase drifts, as with a ratio that is not exact;
-/// - a thread that moves between sockets, whose crystal clocks differ: of the PSBs of all threads, several have one phase and several another;
+/// - a thread that moves between sockets, whose crystal clocks differ: of the PSBs of all threads, several have one phase and several another, or a
+///   PSB has another phase than all others and no single wrong byte of its TSC or TMA explains it;
 /// - a stream with PSBs of a guest, whose TSC is another clock;
 /// - many PSBs with another phase, if MTC packets do not count on through the change: the crystal clock of a virtual machine that migrates
 ///   changes, its TSC does not;

@@ -31,6 +31,23 @@ bool StreamClock::is_right(const PsbEntry& entry) const {
   return phase && entry.has_tsc && entry.has_tma && !entry.is_contradicted && ratio.fits(ratio.phase_of(entry), *phase);
 }
 
+// Whether one wrong byte of the TMA packet, or of the lower half of the TSC packet, explains the phase. (A wrong byte above is far off.)
+bool StreamClock::is_one_byte_off(const PsbEntry& entry) const {
+  constexpr unsigned kLowBits = 32;
+  for (unsigned bit = 0; bit < kLowBits; bit += 8) {
+    for (uint64_t wrong = 1; wrong < 256; ++wrong) {
+      PsbEntry tsc = entry, ctc = entry, fast = entry;
+      tsc.tsc ^= wrong << bit;
+      ctc.ctc ^= static_cast<uint16_t>(wrong << bit);
+      fast.fast ^= static_cast<uint16_t>(wrong << bit);
+      for (const PsbEntry* other : {&tsc, &ctc, &fast}) {
+        if (ratio.is_near(ratio.phase_of(*other), *phase)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
   for (size_t i = 0; i < entries.size(); ++i) {
     PsbEntry& entry = entries[i];
@@ -49,7 +66,8 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
     }
     const bool joins_before = i == 0 || (entry.in_user && is_right(entries[i - 1]));
     const bool joins_after = i + 1 == entries.size() || (entries[i + 1].in_user && is_right(entries[i + 1]));
-    if (may_move && (!joins_before || !joins_after || entries.size() == 1)) continue;
+    const bool is_apart = !joins_before || !joins_after || entries.size() == 1;
+    if (of_thread && is_apart && (may_move || !is_one_byte_off(entry))) continue;
     entry.is_contradicted = true;
     entry.has_tsc = false;
   }

@@ -47,8 +47,8 @@ struct ClockRatio {
 /// The known properties of a stream's clock. The default checks nothing.
 ///
 /// A TSC that contradicts the crystal clock is corrected if it is one of `shifts`, else it is not used: its neighbours then bound the time.
-/// A thread may move to a socket with another crystal clock. If `may_move`, a TSC of its stream is wrong only if it is one of `shifts`, or if the
-/// trace is continuous from the previous PSB to the next one, and both are right.
+/// A thread may move to a socket with another crystal clock. A TSC of its stream is wrong only if it is one of `shifts`, if the trace is
+/// continuous from the previous PSB to the next one, and both are right, or, unless `may_move`, if one wrong byte explains it.
 struct StreamClock {
   /// TSCs with phase `phase` are late by `late_by` ticks, modulo 2^56.
   struct Shift {
@@ -78,6 +78,7 @@ struct StreamClock {
  private:
   [[nodiscard]] bool is_right(const PsbEntry& entry) const;
   void judge_missing(std::vector<PsbEntry>& entries) const;
+  [[nodiscard]] bool is_one_byte_off(const PsbEntry& entry) const;
   void judge_phase(std::vector<PsbEntry>& entries) const;
   void judge_records(std::vector<PsbEntry>& entries) const;
   void judge_order(std::vector<PsbEntry>& entries) const;
