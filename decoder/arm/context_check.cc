@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "decoder/arm/packet/walk_packets.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -35,12 +37,18 @@ class FlowPieces {
     now_.time.first = segment.time.first;
   }
   void run(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs);
+  // Of walk_packets().
+  void on_atoms() { now_.has_atoms = true; }
+  bool on_bad(uint64_t offset) {
+    break_flow(offset);
+    return pieces_.size() < kMost;
+  }
+  bool on_packet(const Packet& packet, uint64_t offset);
   /// None if there are more than a trace unit writes.
   [[nodiscard]] std::vector<FlowPiece> take() { return pieces_.size() < kMost ? std::move(pieces_) : std::vector<FlowPiece>(); }
 
  private:
   static constexpr size_t kMost = size_t{1} << 18;
-  void on_packet(const Packet& packet, uint64_t offset);
   void close(uint64_t offset);
   void date(TimeNs last) {
     for (; undated_ < pieces_.size(); ++undated_) pieces_[undated_].time.last = last;
@@ -105,42 +113,24 @@ void FlowPieces::on_time(uint64_t ticks, uint64_t offset) {
   now_.time.first = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
 }
 
-void FlowPieces::on_packet(const Packet& packet, uint64_t offset) {
-  if (packet.kind == PacketKind::ctxt || is_address_context(packet.kind)) return on_context(packet.context, offset);
-  if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) return on_time(packet.value, offset);
-  if (packet.kind == PacketKind::trace_on || packet.kind == PacketKind::overflow || packet.kind == PacketKind::discard) return break_flow(offset);
-  now_.has_atoms = now_.has_atoms || is_atom(packet.kind);
+bool FlowPieces::on_packet(const Packet& packet, uint64_t offset) {
+  if (packet.kind == PacketKind::ctxt || is_address_context(packet.kind)) {
+    on_context(packet.context, offset);
+  } else if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) {
+    on_time(packet.value, offset);
+  } else if (packet.kind == PacketKind::trace_on || packet.kind == PacketKind::overflow || packet.kind == PacketKind::discard) {
+    break_flow(offset);
+  } else {
+    now_.has_atoms = now_.has_atoms || is_atom(packet.kind);
+  }
+  return pieces_.size() < kMost;
 }
 
 void FlowPieces::run(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs) {
   PacketReader reader(bytes, config);
   reader.set_repairs(repairs);
-  const auto& forms = plain_forms();
-  Packet packet;
-  uint64_t at = now_.from_bytes = find_async(bytes, 0);
-  while (at < bytes.size() && pieces_.size() < kMost) {
-    const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
-    if (form.count != 0) {
-      now_.has_atoms = true;
-      ++at;
-      continue;
-    }
-    if (form.address != AddressForm::none && bytes.size() - at >= PacketReader::kLongestAddress) {
-      PacketReader::Address address;
-      at = static_cast<uint64_t>(reader.plain_address(bytes.data() + at, form.address, address) - bytes.data());
-      continue;
-    }
-    reader.seek(at);
-    const PacketReader::Status status = form.aside ? reader.next_aside(packet) : reader.next(packet);
-    if (status == PacketReader::Status::bad_packet) {
-      break_flow(at);
-      at = find_async(bytes, at + 1);
-      continue;
-    }
-    if (status != PacketReader::Status::ok) break;
-    on_packet(packet, at);
-    at = reader.offset();
-  }
+  now_.from_bytes = find_async(bytes, 0);
+  walk_packets(reader, bytes, *this);
   close(bytes.size());
   date(until_);
 }

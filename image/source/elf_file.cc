@@ -392,7 +392,7 @@ bool ElfFile::parse() {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
     }
   }
-  if (damage_.empty() && segments_.empty() && header.e_phoff != 0 && !is_relocatable_) damage_ = "none of its program headers is one of a segment (e_phoff, e_phnum)";
+  if (damage_.empty() && segments_.empty() && header.e_phoff != 0 && !is_relocatable_) damage_ = "it has no PT_LOAD program header (e_phoff or e_phnum is wrong)";
   size_t names = 0;
   const bool has_names = elf_getshdrstrndx(elf.get(), &names) == 0;
   Elf_Scn* section = nullptr;

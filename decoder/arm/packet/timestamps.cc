@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include "decoder/arm/packet/walk_packets.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -25,29 +27,14 @@ constexpr uint64_t group_values(unsigned group) { return group + 1 == kMostGroup
 /// Calls `found` with the offset and value of each timestamp until it returns false.
 template <typename Found>
 void walk(Bytes bytes, const TraceConfig& config, const Found& found) {
+  struct {
+    const Found& found;
+    void on_atoms() {}
+    bool on_bad(uint64_t) { return true; }
+    bool on_packet(const Packet& packet, uint64_t at) { return packet.kind != PacketKind::timestamp || found(at, packet.value); }
+  } visitor{found};
   PacketReader reader(bytes, config);
-  const auto& forms = plain_forms();
-  Packet packet;
-  for (uint64_t at = find_async(bytes, 0); at < bytes.size();) {
-    const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
-    if (form.count != 0) {
-      ++at;
-      continue;
-    }
-    if (form.address != AddressForm::none && bytes.size() - at >= PacketReader::kLongestAddress) {
-      PacketReader::Address address;
-      at = static_cast<uint64_t>(reader.plain_address(bytes.data() + at, form.address, address) - bytes.data());
-      continue;
-    }
-    reader.seek(at);
-    const PacketReader::Status status = form.aside ? reader.next_aside(packet) : reader.next(packet);
-    if (status == PacketReader::Status::bad_packet) {
-      at = find_async(bytes, at + 1);
-      continue;
-    }
-    if (status != PacketReader::Status::ok || (packet.kind == PacketKind::timestamp && !found(at, packet.value))) return;
-    at = reader.offset();
-  }
+  walk_packets(reader, bytes, visitor);
 }
 
 /// Returns the number of bytes of the timestamp at `offset`.
