@@ -247,13 +247,17 @@ def check_damaged_records(folder, recording):
 
 def check_calls_over_records(recording):
     """The kernel ends an AUX record whenever it stops the trace unit, as at a context switch: calls go on from one record to the next. The trace of one
-    record, given in two, has the same calls."""
+    record, given in two, has the same calls. The first one has the time of the cut, by TIME_CONV (perf_event_open(2): shift, multiplier, zero)."""
     data, aux, aux_bytes, (offset, size), trace = parts_of(recording)
     syncs = [found.start() - trace for found in re.finditer(b"\0" * 11 + b"\x80", data[:trace + size]) if found.start() >= trace]
     cut, out = syncs[len(syncs) // 2], recording + ".split"
     split = with_record_twice(data, aux, aux_bytes)
     struct.pack_into("<2Q", split, aux + 8, offset, cut - offset)
     struct.pack_into("<2Q", split, aux + aux_bytes + 8, cut, offset + size - cut)
+    stamp = data[trace + cut + 16:trace + cut + 25]  # after A-Sync, Trace Info and the header of a timestamp packet of nine bytes
+    ticks = sum((byte & 0x7f) << 7 * i for i, byte in enumerate(stamp[:8])) | stamp[8] << 56
+    shift, multiplier, zero = next(struct.unpack_from("<3Q", record, 8) for kind, _, record, _ in perf_records(recording) if kind == 79)
+    struct.pack_into("<Q", split, aux + 40, (zero + (ticks * multiplier >> shift)) % 2**64)  # the record's sample_id: pid and tid, then the time
     with open(out, "wb") as file:
         file.write(split)
     calls = [subprocess.run([PTDECODE, "script", "-q", "--json", "-i", each], capture_output=True, text=True).stdout for each in (recording, out)]
