@@ -69,7 +69,9 @@ void Walker::only_modest_fetches(bool on) {
 // Returns the code at the flow's ip if it was read before and holds now.
 StraightCode* Walker::known_code(const FlowState& state, SpaceId space) {
   StraightCode& code = cache_.at(cache_hash(state.ip, space));
-  const bool holds = code.ip == state.ip && code.space == space && code.mode == state.mode && code.certain.contains(state.now) &&
+  // What makes code suspect in `certain` may lie in a part of it, so a shorter time is asked for anew.
+  const bool in_time = has(code.block_flags, BlockFlag::suspect) ? code.certain == state.now : code.certain.contains(state.now);
+  const bool holds = code.ip == state.ip && code.space == space && code.mode == state.mode && in_time &&
                      !code.ambiguous && (code.plain || !counting_);
   return holds ? &code : nullptr;
 }

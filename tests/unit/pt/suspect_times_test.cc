@@ -1,0 +1,87 @@
+// Code that is suspect for a part of the time: the fast path and the exact walker mark the same blocks.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/pt/packet_writer.h"
+#include "ptdecode/timeline_builder.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kLossyLoop = 0x400000;
+
+// "jnz ." in a space of which records were lost from 2000 ns to `end_ns`.
+struct LossyLoop {
+  explicit LossyLoop(uint64_t end_ns) {
+    TimelineBuilder builder;
+    const SpaceId space = builder.add_space();
+    const auto code = std::make_shared<std::vector<std::byte>>(64, std::byte{0x90});
+    (*code)[0] = std::byte{0x75};
+    (*code)[1] = std::byte{0xfe};
+    Section section;
+    section.space = space;
+    section.ip = Ip{kLossyLoop};
+    section.size_bytes = code->size();
+    section.code = {code, Bytes(*code)};
+    section.path = "code";
+    builder.add_section(std::move(section));
+    builder.add_lost_window(space, {TimeNs{2000}, TimeNs{end_ns}});
+    timeline = builder.build();
+    contexts.add_switch(0, kTimeMin, {1, 1, space});
+    contexts.sort();
+  }
+  Timeline timeline;
+  ContextTrack contexts;
+};
+
+std::vector<bool> suspect_blocks(const std::vector<std::byte>& bytes, uint64_t end_ns, bool exact) {
+  const LossyLoop machine(end_ns);
+  DecoderOptions options;
+  options.exact_only = exact;
+  options.config.max_nonturbo_ratio = 10;
+  options.config.mtc_period = 3;
+  options.config.tsc_ctc_ratio_n = 2;
+  options.config.tsc_ctc_ratio_d = 1;
+  options.config.has_mtc = true;
+  Decoder decoder(machine.timeline, machine.contexts, options);
+  AuxSegment segment;
+  segment.bytes = bytes;
+  segment.time = {TimeNs{1000}, kTimeMax};
+  segment.break_before = AuxBreak::stream_start;
+  segment.cpu = 0;
+  decoder.begin(segment);
+  std::vector<bool> suspect;
+  Batch batch;
+  for (bool more = true; more;) {
+    more = decoder.next(batch);
+    for (const Block& block : batch.blocks) suspect.push_back(has(block.flags, BlockFlag::suspect));
+  }
+  return suspect;
+}
+
+TEST(SuspectTimes, AreTheSameOnBothPaths) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
+  writer.psb();
+  writer.tsc(1000);
+  writer.tma(0, 0);
+  writer.cbr(10);
+  writer.mode_exec(ExecMode::bits64);
+  writer.fup(kLossyLoop);
+  writer.psbend();
+  for (unsigned i = 1; i < 200; ++i) {
+    writer.mtc(static_cast<uint8_t>(i));  // every 16 ns
+    for (unsigned more = 0; more < 6; ++more) writer.tnt(0x3f, 6);  // only the first may have begun before the MTC
+  }
+  for (uint64_t end_ns = 2001; end_ns < 2100; ++end_ns) {
+    const std::vector<bool> exact = suspect_blocks(bytes, end_ns, true);
+    EXPECT_EQ(exact, suspect_blocks(bytes, end_ns, false)) << end_ns;
+    EXPECT_TRUE(exact.size() == 7164 && !exact.front() && !exact.back());
+  }
+}
+
+}  // namespace
+}  // namespace ptd::pt
