@@ -2,6 +2,7 @@
 #include "decoder/arm/legacy_decoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "decoder/arm/packet/legacy_packets.h"
 #include "decoder/arm/windows.h"
@@ -62,8 +63,8 @@ struct LegacyDecoder::State {
   // A Trace for Windows. Its position is the number of packets taken.
   struct Place {
     Follower follower;
-    uint64_t taken, cancel_at;
-    bool synced, started, stands, cut, read;
+    uint64_t taken, cancel_at, unread_from;
+    bool synced, started, stands, cut, read, isync_is_lost;
   };
   [[nodiscard]] bool changes() const { return runs.changes(); }
   [[nodiscard]] Flows& flows() { return all; }
@@ -87,6 +88,8 @@ struct LegacyDecoder::State {
   void context(const LegacyPacket& packet);
   void address(const LegacyPacket& packet);
   void execute(uint64_t atoms, uint32_t count, uint64_t offset);
+  void pass_unread(const LegacyPacket& packet);
+  void lose_unread(uint64_t end);
   void lose(const LegacyPacket& packet);
   void end();
 
@@ -105,6 +108,8 @@ struct LegacyDecoder::State {
   bool started = false;            ///< an I-Sync was seen after it
   bool has_flow = true;            ///< ETMv3, PTM; of the others, only invalid packets are output
   bool read = false;               ///< some packet could be read: an I-Sync, or without flow an A-Sync
+  uint64_t unread_from = kNever;   ///< the first atom or branch between an A-Sync and its I-Sync
+  bool isync_is_lost = false;      ///< and another A-Sync came
   uint64_t size_bytes = 0;         ///< of the segment
 };
 
@@ -196,7 +201,29 @@ void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
   }
 }
 
+/// Atoms and branches between an A-Sync and its I-Sync cannot be followed: see kMostUnread. An I-Sync that is not periodic begins another flow than theirs.
+void LegacyDecoder::State::pass_unread(const LegacyPacket& packet) {
+  if (packet.kind == LegacyKind::async) {
+    isync_is_lost |= unread_from != kNever;
+  } else if (packet.kind == LegacyKind::isync) {
+    const bool is_far = packet.offset_bytes - std::min(unread_from, packet.offset_bytes) > kMostUnread;
+    if (is_far || isync_is_lost || !packet.periodic) lose_unread(packet.offset_bytes);
+    unread_from = kNever;
+    isync_is_lost = false;
+  } else if (has_atoms(packet) || packet.kind == LegacyKind::branch || packet.kind == LegacyKind::waypoint) {
+    unread_from = std::min(unread_from, packet.offset_bytes);
+  }
+}
+
+/// Tells that no packet up to `end` was followed.
+void LegacyDecoder::State::lose_unread(uint64_t end) {
+  const uint64_t from = std::exchange(unread_from, kNever);
+  if (from != kNever) all.each([&](Follower& f) { f.lose(GapReason::bad_packet, from, end - from); });
+}
+
 void LegacyDecoder::State::lose(const LegacyPacket& packet) {
+  lose_unread(packet.offset_bytes);
+  isync_is_lost = false;
   if (synced) all.each([&](Follower& f) { f.lose(GapReason::bad_packet, packet.offset_bytes, 0); });
   synced = started = stands = false;
   cancel_at = kNever;
@@ -204,7 +231,8 @@ void LegacyDecoder::State::lose(const LegacyPacket& packet) {
 
 /// The segment ends. If no packet of it could be read, it is no trace of this kind, or its synchronisation packets are damaged.
 void LegacyDecoder::State::end() {
-  if (!read && size_bytes != 0) all.each([&](Follower& f) { f.lose(GapReason::bad_packet, 0, size_bytes); });
+  if (!read && size_bytes != 0) unread_from = 0;
+  lose_unread(size_bytes);
   all.end();
 }
 
@@ -218,6 +246,7 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   if (packet.kind == LegacyKind::bad) return lose(packet);
   read |= synced && (!has_flow || packet.kind == LegacyKind::isync);
   if (!synced || !has_flow) return;
+  if (!started) pass_unread(packet);
   const auto event = [&](EventKind kind) { all.each([&](Follower& f) { f.simple_event(kind, element); }); };
   if (packet.kind == LegacyKind::timestamp) {
     return all.each([&](Follower& f) { f.timestamp(element.value, element.flags, element.cycles, element.offset_bytes); });
@@ -283,7 +312,8 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   state.tape.clear();
   state.at = 0;
   state.taken = 0;
-  state.cancel_at = kNever;
+  state.cancel_at = state.unread_from = kNever;
+  state.isync_is_lost = false;
   state.synced = state.started = state.stands = state.cut = state.read = false;
   state.windows.begin();
 }
@@ -295,7 +325,7 @@ void LegacyDecoder::State::drop_taken() {
 
 LegacyDecoder::State::Place LegacyDecoder::State::place() {
   drop_taken();
-  return {all.only(), taken, cancel_at, synced, started, stands, cut, read};
+  return {all.only(), taken, cancel_at, unread_from, synced, started, stands, cut, read, isync_is_lost};
 }
 
 void LegacyDecoder::State::go_to(const Place& place) {
@@ -303,11 +333,13 @@ void LegacyDecoder::State::go_to(const Place& place) {
   at = 0;
   taken = place.taken;
   cancel_at = place.cancel_at;
+  unread_from = place.unread_from;
   synced = place.synced;
   started = place.started;
   stands = place.stands;
   cut = place.cut;
   read = place.read;
+  isync_is_lost = place.isync_is_lost;
 }
 
 /// Returns the packet `ahead` places after the next one; null after the end.

@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint64_t kCommitAtOnce = 128;     // P0 elements, approximately
 constexpr uint64_t kMostAtOnce = 1U << 12;  // bytes of trace
-constexpr uint64_t kMostBeforeInfo = 64;    // bytes from an A-Sync to its trace info
 
 bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
 
@@ -63,7 +62,6 @@ bool Resolver::resync(uint64_t from) {
     return false;
   }
   reader_.seek(at);
-  sync_at_ = at;
   unread_from_ = kNone;
   info_is_lost_ = false;
   state_ = State::wait_info;
@@ -236,9 +234,9 @@ void Resolver::on_start(const Packet& packet, uint64_t offset) {
   if (packet.kind == PacketKind::event) return flows_->each([&](Follower& f) { f.simple_event(EventKind::trace_event, element); });
   if (packet.kind == PacketKind::overflow) return stop(packet, offset);
   if (packet.kind == PacketKind::async && unread_from_ != kNone) info_is_lost_ = true;
-  if (!comes_before_info(packet.kind) && unread_from_ == kNone) unread_from_ = sync_at_;
+  if (!comes_before_info(packet.kind) && unread_from_ == kNone) unread_from_ = offset;
   if (packet.kind != PacketKind::trace_info) return;
-  if (info_is_lost_ || offset - sync_at_ > kMostBeforeInfo) lose_unread(offset);
+  if (info_is_lost_ || offset - std::min(unread_from_, offset) > kMostUnread) lose_unread(offset);
   unread_from_ = kNone;
   state_ = State::decoding;
   depth_ = packet.extra;

@@ -63,8 +63,7 @@ class Resolver {
   bool overflowed_ = false;
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
-  uint64_t sync_at_ = 0;    ///< the A-Sync found there
-  uint64_t unread_from_ = kNone;  ///< `sync_at_`, if packets of the flow came after it before a trace info
+  uint64_t unread_from_ = kNone;  ///< the first packet of the flow between an A-Sync and its trace info
   bool info_is_lost_ = false;     ///< and another A-Sync came
   uint64_t packet_offset_ = 0;
   // The examined packets come after the queue and end at the position of the reader; their commits are counted.

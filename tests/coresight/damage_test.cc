@@ -4,6 +4,7 @@
 #include <random>
 
 #include "decoder/arm/decoder.h"
+#include "decoder/arm/packet/legacy_packets.h"
 #include "ptdecode/arm/packet_reader.h"
 #include "tests/coresight/support/expected.h"
 #include "tests/support/corpus.h"
@@ -15,6 +16,7 @@ struct Walked {
   std::vector<Range> ranges;       ///< that are not marked
   std::vector<size_t> before_gap;  ///< ranges before each gap
   bool bad_packet = false;         ///< is the reason of the last gap
+  size_t bad_packets = 0;          ///< gaps with this reason
 };
 
 Walked walk(FlowDecoder& decoder, const AuxSegment& segment) {
@@ -29,6 +31,7 @@ Walked walk(FlowDecoder& decoder, const AuxSegment& segment) {
       for (; gap != batch.gaps.end() && gap->before_block == i; ++gap) {
         walked.before_gap.push_back(walked.ranges.size());
         walked.bad_packet = gap->reason == GapReason::bad_packet;
+        walked.bad_packets += walked.bad_packet ? 1 : 0;
       }
       if (i == batch.blocks.size()) break;
       const Block& block = batch.blocks[i];
@@ -188,6 +191,46 @@ TEST(ArmDamage, NoFlowWithoutTraceInfoIsAGap) {
       }
     }
   }
+}
+
+// [PFT] and [ETMv3] "I-Sync": nothing can be decoded between an A-Sync and its I-Sync.
+TEST(ArmDamage, NoFlowWithoutIsyncIsAGap) {
+  PTD_NEED_CORPUS();
+  unsigned streams = 0;
+  for (const char* name : {"cs-Snowball", "cs-TC2"}) {
+    OpenOptions options;
+    options.path = corpus_dir() + "/" + name + "/snapshot";
+    const auto opened = Recording::open(options);
+    ASSERT_TRUE(opened.ok());
+    for (uint32_t stream = 0; stream < (*opened)->streams().size(); ++stream) {
+      std::vector<std::byte> scratch;
+      AuxSegment segment;
+      uint64_t from = 0;
+      if (!(*opened)->next_segment(stream, from, segment, scratch)) continue;
+      const std::vector<std::byte> whole(segment.bytes.begin(), segment.bytes.end());
+      const auto decoder = (*opened)->make_decoder(stream);
+      const Walked right = walk(*decoder, segment);
+      if (right.ranges.empty()) continue;
+      ++streams;
+      EXPECT_FALSE(right.bad_packet) << name << stream;
+      std::vector<arm::LegacyPacket> packets;
+      arm::LegacyReader reader(whole, *(*opened)->arm_config(stream));
+      for (const auto* more = &reader.next(); !more->empty(); more = &reader.next()) packets.insert(packets.end(), more->begin(), more->end());
+      const auto isync = std::find_if(packets.begin(), packets.end(), [](const auto& packet) { return packet.kind == arm::LegacyKind::isync; });
+      ASSERT_TRUE(isync != packets.end() && isync + 1 != packets.end());
+      const auto at = static_cast<std::ptrdiff_t>(isync->offset_bytes), end = static_cast<std::ptrdiff_t>(isync[1].offset_bytes);
+      for (unsigned bit = 0; bit <= 8; ++bit) {
+        std::vector<std::byte> damaged = whole;
+        if (bit == 8) damaged.erase(damaged.begin() + at, damaged.begin() + end);
+        else damaged[isync->offset_bytes] ^= static_cast<std::byte>(1U << bit);
+        segment.bytes = damaged;
+        const Walked got = walk(*decoder, segment);
+        EXPECT_NE(got.ranges, right.ranges) << name << stream;
+        EXPECT_GT(got.bad_packets, 0U) << name << stream << ", bit " << bit;
+      }
+    }
+  }
+  EXPECT_EQ(streams, 6U);
 }
 
 TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {
