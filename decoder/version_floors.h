@@ -39,6 +39,7 @@ class Floors {
     count_ = kept;
     next_ = 0;
   }
+  [[nodiscard]] bool empty() const { return count_ == 0; }
   [[nodiscard]] std::span<const VersionFloor> span() const { return {floors_.data(), count_}; }
 
  private:

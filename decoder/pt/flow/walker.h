@@ -289,6 +289,7 @@ class Walker {
   bool switch_met_ = false;  ///< switches_before() reached the switch function
   BlockTable table_;
   GrowingCache<StraightCode> cache_;
+  StraightCode own_code_;  ///< what read_single() read for one flow alone
   std::vector<CodeCandidate> contents_;  ///< contents of the current fetch
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow resumed in this segment

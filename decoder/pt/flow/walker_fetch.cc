@@ -69,8 +69,9 @@ void Walker::only_modest_fetches(bool on) {
 // Returns the code at the flow's ip if it was read before and holds now.
 StraightCode* Walker::known_code(const FlowState& state, SpaceId space) {
   StraightCode& code = cache_.at(cache_hash(state.ip, space));
-  // What makes code suspect in `certain` may lie in a part of it, so a shorter time is asked for anew.
-  const bool in_time = has(code.block_flags, BlockFlag::suspect) ? code.certain == state.now : code.certain.contains(state.now);
+  // What makes code suspect may lie in a part of that time, and other versions than those that the flow has reached may be possible.
+  const bool is_suspect = has(code.block_flags, BlockFlag::suspect);
+  const bool in_time = is_suspect ? code.certain == state.now && state.floors.empty() : code.certain.contains(state.now);
   const bool holds = code.ip == state.ip && code.space == space && code.mode == state.mode && in_time &&
                      !code.ambiguous && (code.plain || !counting_);
   return holds ? &code : nullptr;
@@ -104,7 +105,10 @@ StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   const Candidate& single = candidates_[0];
   stop = WalkStop::position;
   if (single.ambiguous && work_is_spent()) return nullptr;
-  StraightCode& code = cache_.replace(cache_hash(state.ip, space));
+  // What a search has pinned, and what is left of suspect code above the versions that were reached, is read for this flow alone.
+  const bool is_suspect = any(single.flags, CodeFlag::suspect);
+  const bool is_own = (surveying_ && pinned(flow, space) != nullptr) || (is_suspect && !state.floors.empty());
+  StraightCode& code = is_own ? own_code_ : cache_.replace(cache_hash(state.ip, space));
   code = {};
   code.ip = state.ip;
   code.space = space;
@@ -116,7 +120,7 @@ StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   code.node = table_.intern(space, state.ip, state.mode, 1, Bytes(single.bytes).first(single.insn.length_bytes));
   code.set(single.insn, table_.bytes(code.node).data());
   // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
-  code.certain = any(single.flags, CodeFlag::suspect) ? state.now : single.certain;
+  code.certain = is_suspect ? state.now : single.certain;
   return &code;
 }
 

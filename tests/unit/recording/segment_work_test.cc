@@ -293,13 +293,33 @@ TEST(SegmentWorkOf, ASegmentThatAppearsTwiceChangesNothing) {
   EXPECT_EQ(twice.gaps, 0U);
 }
 
-/// Recordings that took more than ten seconds each.
-TEST(SegmentWorkOf, FaultyRecordingsIsBounded) {
+/// Returns the recordings of that name in the folder `faults` beside the corpus, those that exist.
+std::vector<fs::path> faulty_recordings(std::initializer_list<const char*> names) {
   const char* corpus = std::getenv("PTDECODE_CORPUS");
   const fs::path faults = fs::path(corpus != nullptr ? corpus : std::string(PTD_SOURCE_DIR) + "/../shared/corpus").parent_path() / "faults";
-  if (!fs::exists(faults)) GTEST_SKIP() << "no " << faults.string() << ": mutant-slow-functions, mutant-slow-timeline and contradicting-pokes-*";
-  for (const char* name : {"contradicting-pokes-50", "contradicting-pokes-800", "mutant-slow-functions", "mutant-slow-timeline"})
-    EXPECT_LE(decode(faults / name, 1, false).most_work, kMostWork) << name;
+  std::vector<fs::path> found;
+  for (const char* name : names) {
+    if (fs::exists(faults / name)) found.push_back(faults / name);
+  }
+  return found;
+}
+
+/// Recordings that took more than ten seconds each.
+TEST(SegmentWorkOf, FaultyRecordingsIsBounded) {
+  const auto faulty = faulty_recordings({"contradicting-pokes-50", "contradicting-pokes-800", "mutant-slow-functions", "mutant-slow-timeline"});
+  if (faulty.empty()) GTEST_SKIP() << "no folder `faults` beside the corpus";
+  for (const fs::path& path : faulty) EXPECT_LE(decode(path, 1, false).most_work, kMostWork) << path;
+}
+
+/// What a decoder reads for a flow that is uncertain is not that of the segments after it, whichever these are.
+TEST(SegmentWorkOf, NoSegmentDependsOnThoseBeforeIt) {
+  const auto faulty = faulty_recordings({"mutant-slow-functions", "mutant-slow-timeline"});
+  if (faulty.empty()) GTEST_SKIP() << "no folder `faults` beside the corpus";
+  for (const fs::path& path : faulty) {
+    const Seen alone = decode(path, 1, false), shared = decode(path, 8, false);
+    EXPECT_EQ(alone.digest, shared.digest) << path;
+    EXPECT_EQ(alone.digest, decode(path, 1, true).digest) << path;
+  }
 }
 
 }  // namespace
