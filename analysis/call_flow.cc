@@ -110,7 +110,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending.way == Way::none) return;
   const FunctionId filled_by = std::exchange(return_stack_filled_by_, kNoFunction);
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
-  if (pending.way == Way::jump && to.function == pending.from && !again) return;
+  if (pending.way == Way::jump && !again && (to.function == pending.from || jumps_inside(pending, to))) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
   if (pending.way == Way::call_direct && fills_return_stack(pending.return_to, to.ip)) {
@@ -140,6 +140,12 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.begins = to.begins;
   hold(false, false);
   if (to.flags == kFlowNamed && (ret ? !to.after_call || retpoline : pending.indirect)) [[unlikely]] go_back();
+}
+
+// Whether a jump stays in the function that its instruction is in. The block may have begun in another one, whose code goes on there without a branch:
+// entry_SYSCALL_64 of Linux is three symbols, one after the other.
+bool CallFlow::jumps_inside(const Pending& pending, const Target& to) {
+  return to.flags == kFlowNamed && find(Ip{pending.return_to.value - 1}).id == to.function;
 }
 
 // The last step has led into the middle of a function. If that had just jumped to the start of the code that ends with this step, the code was

@@ -191,7 +191,7 @@ class CallFlow {
   struct alignas(32) Node {
     Ip ip;
     uint32_t size_bytes = 0;
-    FunctionId function = kNoFunction;  ///< at its first instruction; the function that its last one belongs to is the same
+    FunctionId function = kNoFunction;  ///< at its first instruction; see jumps_inside() for the last one
     FunctionId entered = kNoFunction;   ///< the function of unnamed code that begins here; kNoFunction: not looked up so far
     uint32_t module = 0;                ///< FunctionAt::module
     int32_t landing = 0;                ///< FlowStep::landing of a call at its end
@@ -299,6 +299,7 @@ class CallFlow {
     bool after_call = false;  ///< kFlowAfterCall
   };
   [[nodiscard]] Target target_at(NodeId id) const;
+  bool jumps_inside(const Pending& pending, const Target& to);
   void go_back();
   [[nodiscard]] bool follows_call(Ip ip) { return finder_.follows_call(space_, ip, cursor_.context().mode, when()); }
   void take_mark(const Mark& mark);

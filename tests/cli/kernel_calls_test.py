@@ -80,6 +80,14 @@ class KernelCalls(unittest.TestCase):
             self.assertIn(("entry_SYSCALL_64", "syscall"), kinds)
             self.assertEqual([each for each in kinds if each[1] != ("interrupt" if each[0].startswith("asm_") else "syscall")], [], window)
 
+    def test_a_system_call_lasts_until_it_returns(self):
+        """entry_SYSCALL_64 goes on in two other symbols without a branch, and jumps inside the last one: it is one call, in which do_syscall_64 is called."""
+        rows = {row["function"]: row for row in map(json.loads, run("functions", "--format", "json", "--limit", "0").stdout.splitlines()[1:])}
+        entry, called = rows["entry_SYSCALL_64"], rows["do_syscall_64"]
+        self.assertEqual(entry["calls"], called["calls"])
+        self.assertEqual(entry["total_ns"], called["total_ns"] + entry["self_ns"])
+        self.assertNotIn("entry_SYSCALL_64_after_hwframe", rows)
+
     def test_filling_the_return_stack_calls_nothing(self):
         """Each switch executes 32 "call 1f; int3; 1:" in __switch_to_asm."""
         text = run("script", "--itrace=c", "-F", "ip,sym,addr,symoff,flags", "-C", "1").stdout
