@@ -329,7 +329,7 @@ bool CodeView::Scratch::consistent() const {
   return true;
 }
 
-// Returns `certain` of the choice, joined with neighbouring versions whose `compared` bytes are equal.
+// Returns `certain` of the choice, joined with neighbouring versions whose flags and `compared` bytes are equal.
 Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, uint64_t compared) const {
   if (part.site == kNoSite || choice.bytes == nullptr) return choice.certain;
   const Site& site = data->sites[part.site];
@@ -337,7 +337,7 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   const auto same = [&](uint32_t v) {
     ++taken;
     const Version& other = data->version(site, v);
-    if (other.known == Known::none) return false;
+    if (other.known == Known::none || other.flags != choice.flags) return false;
     for (uint64_t i = offset; other.known != Known::all && i < offset + compared; ++i) {
       if (!data->known_at(site, other, i)) return false;
     }

@@ -45,6 +45,18 @@ TEST(TimelineHeal, OldBytesProveALostRecord) {
   EXPECT_TRUE(any(fetch(view, kKernelSpace, kKernelIp, at(200), 2).candidates[1].flags, CodeFlag::healed));
 }
 
+TEST(TimelineHeal, ACertainContentHasTheSameFlagsThroughout) {
+  TimelineBuilder builder;
+  builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x10}, 100));
+  builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x20}, 300));  // version 2 is healed, version 3 is this one
+  CodeView view(builder.build());
+  const Got healed = fetch(view, kKernelSpace, kKernelIp, at(200), 1, {{0, 2}}), after = fetch(view, kKernelSpace, kKernelIp, at(350), 1, {{0, 2}});
+  ASSERT_EQ(healed.hex() + " " + after.hex(), "66 66");
+  EXPECT_TRUE(any(healed.candidates[0].flags, CodeFlag::healed));
+  EXPECT_FALSE(any(after.candidates[0].flags, CodeFlag::healed));
+  EXPECT_FALSE(healed.candidates[0].certain.contains(at(350)) || after.candidates[0].certain.contains(at(200)));
+}
+
 TEST(TimelineHeal, CreationAndRemoval) {
   TimelineBuilder builder;
   builder.add_edit(poke(kKernelIp, {}, {1, 2, 3}, 100));
