@@ -32,6 +32,7 @@ void PtEncoder::timing() {
   const uint64_t now = tsc_ / options_.tsc_per_ctc >> options_.mtc_period;
   if (!started_ || losing_ || now - mtc_ > kMaxMtcRun) {
     mtc_ = now;
+    cyc_at_ = tsc_;  // the processor did not run in a pause, so it counted no cycles
     request_psb();
   } else {
     while (mtc_ < now) {

@@ -56,6 +56,40 @@ TEST(TraceUnitLoops, MtcAndPsbGoOnInLoopsWithoutOtherPackets) {
   }
 }
 
+/// After a pause in which no MTC was written, as when the emulator ran another processor, a PSB+ gives the time. No cycles passed in it.
+TEST(TraceUnitLoops, NoCyclesPassInAPause) {
+  constexpr uint64_t kStart = 1'000'000, kStep = 100, kPause = 1'000'000;
+  std::vector<std::byte> out;
+  PtEncoderOptions options;
+  options.mtc_period = 3;
+  options.cyc = true;
+  PtEncoder encoder(options, out);
+  uint64_t tsc = kStart;
+  const auto run = [&](uint64_t branches) {
+    for (uint64_t i = 0; i < branches; ++i) {
+      encoder.set_time(tsc += kStep);
+      encoder.conditional(true);
+    }
+  };
+  encoder.set_time(tsc);
+  encoder.enable(0x401000);
+  run(100);
+  tsc += kPause;
+  run(100);
+  if (encoder.psb_due()) encoder.psb(0x401000);
+  run(100);
+  pt::PacketReader reader(out);
+  pt::Packet packet;
+  uint64_t cycles = 0, psbs = 0;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::cyc) cycles += packet.value;
+    if (packet.kind == pt::PacketKind::psb) ++psbs;
+  }
+  EXPECT_EQ(psbs, 2U);
+  EXPECT_LE(cycles, 300 * kStep);
+  EXPECT_GE(cycles, 280 * kStep);
+}
+
 /// A jump that goes on elsewhere loses its packets, which nobody requested.
 TEST(TraceUnitLoops, OnlyRequestedLossesCountAsOverflows) {
   std::vector<std::byte> out;
