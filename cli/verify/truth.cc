@@ -31,7 +31,8 @@ Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
     Checkpoint point;
     char last[32] = "";
     unsigned long long count = 0, ips = 0, bytes = 0, ip = 0;
-    if (std::sscanf(line.c_str(), "%llu %llx %llx %31s", &count, &ips, &bytes, last) != 4) {
+    const bool has_sign = line.find_first_of("+-") != std::string::npos;  // which sscanf would accept
+    if (has_sign || std::sscanf(line.c_str(), "%llu %llx %llx %31s", &count, &ips, &bytes, last) != 4) {
       return Error{ErrorCode::bad_format, fmt::format("{}: '{}' is not a checkpoint", path, line.substr(0, 80)), 0};
     }
     if (std::sscanf(last, "%llx", &ip) != 1 || std::string_view(last) == "end") ip = 0;

@@ -42,6 +42,13 @@ class CutTruth(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("may be cut", done.stdout)
 
+    def test_counts_have_no_sign(self):
+        wrong = self.folder / "wrong.cpu0.txt"
+        wrong.write_bytes(re.sub(rb"(?m)^(?=\d)", b"-", (DEMO / "truth.cpu0.txt").read_bytes(), count=1))
+        done = verify(DEMO, wrong)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("is not a checkpoint", done.stderr)
+
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_complete_truths(self):
         recording, truths = self.folder / "recording", self.folder / "truths"
