@@ -60,8 +60,9 @@ void BlockTable::add_chunk() {
     chunks_.reset(new BlockInfo*[kChunks + 1]);
     chunks_[0] = nullptr;
   }
-  chunks_[size_ / kChunk + 1] = nullptr;
-  chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
+  const size_t chunk = size() / kChunk;
+  chunks_[chunk + 1] = nullptr;
+  chunks_[chunk] = std::allocator<BlockInfo>().allocate(kChunk);
 }
 
 const std::byte* BlockTable::copy(Bytes bytes) {

@@ -1,6 +1,7 @@
 // Batch: the output of the decoders of Intel PT and CoreSight.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -67,8 +68,8 @@ using Blocks = std::vector<Block, RoomFor<Block>>;
 [[nodiscard]] PTD_API uint64_t instructions_of(std::span<const Block> blocks);
 
 /// Owns the static part of the blocks of one decoder. It only grows; ids and references stay valid for its life.
-/// Threads: one thread calls intern() and size(). Other threads may meanwhile look up nodes of batches that were handed over to them with
-/// the usual synchronisation.
+/// Threads: one thread calls intern() and adopt(). Other threads may meanwhile call size(), and look up nodes of batches that were handed over to
+/// them with the usual synchronisation.
 class PTD_API BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).
@@ -81,7 +82,7 @@ class PTD_API BlockTable {
   }
   [[nodiscard]] const BlockInfo& info(NodeId node) const { return chunks_[node / kChunk][node % kChunk]; }
   [[nodiscard]] Bytes bytes(NodeId node) const { return {info(node).first_byte, info(node).size_bytes}; }
-  [[nodiscard]] size_t size() const { return size_; }
+  [[nodiscard]] size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kChunk = 1U << 16;  ///< blocks allocated at once; unused pages are never touched
@@ -109,15 +110,18 @@ class PTD_API BlockTable {
   [[nodiscard]] Place find(const BlockInfo& block) const;
   NodeId find_or_add(const BlockInfo& block);
   NodeId add(const BlockInfo& block) {
-    if (size_ % kChunk == 0) add_chunk();
-    std::construct_at(&chunks_[size_ / kChunk][size_ % kChunk], block);
-    return static_cast<NodeId>(size_++);
+    const size_t at = size();
+    if (at % kChunk == 0) add_chunk();
+    std::construct_at(&chunks_[at / kChunk][at % kChunk], block);
+    size_.store(at + 1, std::memory_order_relaxed);
+    return static_cast<NodeId>(at);
   }
   void add_chunk();
   void grow();
   const std::byte* copy(Bytes bytes);
   std::unique_ptr<BlockInfo*[], FreeChunks> chunks_;  // kChunks and a null; those in use come first
-  size_t size_ = 0, found_ = 0;                       // blocks; those of them in slots_
+  std::atomic<size_t> size_ = 0;                      // blocks
+  size_t found_ = 0;                                  // those of them in slots_
   std::vector<std::unique_ptr<std::byte[]>> arenas_;
   std::byte* arena_next_ = nullptr;
   size_t arena_left_ = 0;
