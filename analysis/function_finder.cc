@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "analysis/call_flow.h"
+#include "analysis/base/kernel_entry.h"
 #include "image/code_name.h"
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
@@ -57,12 +58,8 @@ bool FunctionFinder::is_setjmp(FunctionId id) const {
 }
 
 int32_t FunctionFinder::entry_of(FunctionId id) const {
-  const std::string_view name = table_.info(id).name;
-  if (name.starts_with("asm_")) return name == "asm_int80_emulation" ? kBySyscall : kByInterrupt;
-  for (const std::string_view start : {"entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_"}) {
-    if (name.starts_with(start)) return kBySyscall;
-  }
-  return 0;
+  const KernelEntry entry = kernel_entry(table_.info(id).name);
+  return entry == KernelEntry::none ? 0 : entry == KernelEntry::syscall ? kBySyscall : kByInterrupt;
 }
 
 int32_t FunctionFinder::landing_of(SpaceId space, Ip call, Ip return_to, TimeNs when) const {

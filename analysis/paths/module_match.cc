@@ -8,11 +8,11 @@ namespace ptd {
 
 namespace {
 
-using Names = std::map<std::string, std::string, std::less<>>;
+using MatchedNames = std::map<std::string, std::string, std::less<>>;
 using BuildIds = std::map<std::string_view, std::set<std::string_view>>;  ///< by module; "" for files without one
 
 /// Returns the names that modules of `other` have in `recording`, where they differ: those of the same files, as far as paths and build ids tell.
-Names names_in(const Recording& recording, const Recording& other) {
+MatchedNames names_in(const Recording& recording, const Recording& other) {
   std::map<std::pair<std::string_view, std::string_view>, std::string_view> by_build;
   std::map<std::string_view, std::string_view> by_path;
   for (SectionId id = 0; id < recording.timeline().section_count(); ++id) {
@@ -21,7 +21,7 @@ Names names_in(const Recording& recording, const Recording& other) {
     by_build.try_emplace({section.path, section.build_id}, module);
     by_path.try_emplace(section.path, module);
   }
-  Names names;
+  MatchedNames names;
   for (SectionId id = 0; id < other.timeline().section_count(); ++id) {
     const Section& section = other.timeline().section(id);
     const std::string_view module = other.symbolizer().module_of(section);
@@ -44,7 +44,7 @@ BuildIds builds_of(const Recording& recording) {
 }
 
 /// Returns the modules of `own` that `other` has in another build. `names` are those that `other` has for modules of `own`, where they differ.
-std::set<std::string, std::less<>> other_builds(const BuildIds& own, const BuildIds& other, const Names& names) {
+std::set<std::string, std::less<>> other_builds(const BuildIds& own, const BuildIds& other, const MatchedNames& names) {
   std::set<std::string, std::less<>> modules;
   for (const auto& [module, builds] : own) {
     const auto renamed = names.find(module);
@@ -70,8 +70,8 @@ FunctionInfo ModuleMatch::renamed(const FunctionInfo& function) const {
 
 std::array<ModuleMatch, 2> match_modules(const Recording& a, const Recording& b) {
   const std::array<BuildIds, 2> builds = {builds_of(a), builds_of(b)};
-  const Names names = names_in(a, b);
-  Names names_of_a;
+  const MatchedNames names = names_in(a, b);
+  MatchedNames names_of_a;
   for (const auto& [of_b, of_a] : names) names_of_a.try_emplace(of_a, of_b);
   return {ModuleMatch{{}, other_builds(builds[0], builds[1], names_of_a)}, ModuleMatch{names, other_builds(builds[1], builds[0], names)}};
 }

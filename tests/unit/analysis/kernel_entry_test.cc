@@ -1,0 +1,26 @@
+// Names of the entries of Linux on x86, as kallsyms of Linux 4.18, 5.4 and 6.1 lists them.
+#include <gtest/gtest.h>
+
+#include "analysis/base/kernel_entry.h"
+
+namespace ptd {
+namespace {
+
+TEST(KernelEntries, OfSystemCalls) {
+  for (const char* name : {"entry_SYSCALL_64", "entry_SYSCALL_compat", "entry_SYSENTER_compat", "entry_INT80_compat", "asm_int80_emulation"})
+    EXPECT_EQ(kernel_entry(name), KernelEntry::syscall) << name;
+}
+
+TEST(KernelEntries, OfInterruptsAndExceptions) {
+  for (const char* name : {"page_fault", "general_protection", "nmi", "int3", "debug", "double_fault", "invalid_TSS", "apic_timer_interrupt",
+                           "reschedule_interrupt", "common_interrupt", "irq_entries_start", "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"})
+    EXPECT_EQ(kernel_entry(name), KernelEntry::interrupt) << name;
+}
+
+TEST(KernelEntries, OtherFunctionsAreNone) {
+  for (const char* name : {"", "do_syscall_64", "do_page_fault", "schedule", "ret_from_fork", "entry", "page_fault_oops", "overflows"})
+    EXPECT_EQ(kernel_entry(name), KernelEntry::none) << name;
+}
+
+}  // namespace
+}  // namespace ptd
