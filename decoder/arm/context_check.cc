@@ -153,6 +153,8 @@ class ContextJudge {
     for (size_t i = 0; i < runs_.size(); ++i) taken_as_.push_back(tid_of(i));
   }
 
+  [[nodiscard]] uint64_t steps() const { return steps_; }
+
   std::vector<WrongContext> run() {
     size_t wrong = 0;
     for (const bool whole : {true, false}) {
@@ -200,7 +202,11 @@ class ContextJudge {
   [[nodiscard]] bool is_recorded(Interval time) const {
     const auto next = switch_after(switches_, time.last), from = switch_after(switches_, time.first);
     if (next == switches_.end() || from == switches_.begin() || std::prev(from)->time == kTimeMin) return false;
-    return std::ranges::none_of(lost_, [&](Interval window) { return window.first <= next->time && std::prev(from)->time <= window.last; });
+    const auto window = std::ranges::lower_bound(lost_, std::prev(from)->time, {}, [this](Interval lost) {
+      ++steps_;
+      return lost.last;
+    });
+    return window == lost_.end() || next->time < window->first;
   }
   [[nodiscard]] Interval time_of(size_t first, size_t end) const { return {pieces_[first].time.first, pieces_[end - 1].time.last}; }
   [[nodiscard]] bool joins_before(size_t i) const { return i > 0 && runs_[i - 1].end == runs_[i].first && pieces_[runs_[i].first].is_joined; }
@@ -294,19 +300,21 @@ class ContextJudge {
   const Switches& switches_;
   std::span<const Interval> lost_;
   static constexpr uint64_t kMostSteps = uint64_t{1} << 22;
-  mutable uint64_t steps_ = 0;  ///< switches that were compared
+  mutable uint64_t steps_ = 0;  ///< switches and windows that were compared
   std::vector<WrongContext> wrong_;
 };
 
-std::vector<WrongContext> check_contexts(const CheckedSegment& checked, const TraceConfig& config, const FollowOptions& options, const KnownSwitches& known) {
+void check_contexts(CheckedSegment& checked, const TraceConfig& config, const FollowOptions& options, const KnownSwitches& known) {
   constexpr size_t kLeast = 3;  // switches: one is the thread with which a trace begins
   const AuxSegment& segment = checked.segment;
-  if (options.names == ContextNames::none || !options.use_time || segment.cpu < 0) return {};
+  if (options.names == ContextNames::none || !options.use_time || segment.cpu < 0) return;
   const Switches& switches = known.contexts.switches(segment.cpu);
-  if (switches.size() < kLeast) return {};
+  if (switches.size() < kLeast) return;
   FlowPieces pieces(segment, options, switches);
   pieces.run(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), config, checked.timestamps.repairs);
-  return ContextJudge(pieces.take(), switches, known.lost).run();
+  ContextJudge judge(pieces.take(), switches, known.lost);
+  checked.wrong_contexts = judge.run();
+  checked.steps = judge.steps();
 }
 
 }  // namespace
@@ -321,7 +329,7 @@ CheckedSegment check_segment(const AuxSegment& segment, const TraceConfig& confi
     const uint64_t first = around.first == 0 ? 0 : options.time.to_ns(Tsc{around.first}).value;
     checked.segment.time.first = first > options.slack_ns ? TimeNs{first - options.slack_ns} : kTimeMin;
   }
-  checked.wrong_contexts = check_contexts(checked, config, options, known);
+  check_contexts(checked, config, options, known);
   return checked;
 }
 

@@ -24,7 +24,7 @@ struct WrongContext {
 /// The switch records of all cpus.
 struct KnownSwitches {
   const ContextTrack& contexts;
-  std::span<const Interval> lost;  ///< windows in which records may be missing, in order
+  std::span<const Interval> lost;  ///< windows in which records may be missing, disjoint, in order
 };
 
 /// What is wrong with the packets of a segment of ETMv4 or ETE.
@@ -32,6 +32,7 @@ struct CheckedSegment {
   AuxSegment segment;  ///< with the bounds of its time that remain
   TimestampCheck timestamps;
   std::vector<WrongContext> wrong_contexts;  ///< in order
+  uint64_t steps = 0;                        ///< switches and windows that were compared, for tests of the cost
 };
 
 /// Checks a segment's timestamps and contexts.

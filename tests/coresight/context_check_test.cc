@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ptdecode/arm/packet_reader.h"
@@ -33,8 +34,10 @@ class ContextCheck : public ::testing::Test {
   }
 
   [[nodiscard]] std::vector<arm::WrongContext> check(const AuxSegment& segment, uint32_t stream) const {
-    const arm::KnownSwitches known{recording_->contexts(), recording_->timeline().suspect_windows()};
-    return arm::check_segment(segment, *recording_->arm_config(stream), data_of(*recording_).arm_follow, known).wrong_contexts;
+    return check(segment, stream, recording_->timeline().suspect_windows()).wrong_contexts;
+  }
+  [[nodiscard]] arm::CheckedSegment check(const AuxSegment& segment, uint32_t stream, std::span<const Interval> lost) const {
+    return arm::check_segment(segment, *recording_->arm_config(stream), data_of(*recording_).arm_follow, {recording_->contexts(), lost});
   }
   [[nodiscard]] std::vector<Named> contexts_in(Bytes bytes, uint32_t stream) const {
     std::vector<Named> found;
@@ -120,6 +123,34 @@ TEST_F(ContextCheck, ADamagedContextIsAFindingAndItsFlowIsOfTheRightThread) {
     }
   }
   EXPECT_GT(trials, 200U);
+}
+
+// Windows of lost records before the segment change neither the result nor much of the cost; one over it leaves nothing to judge.
+TEST_F(ContextCheck, WindowsOfLostRecordsCostLittle) {
+  constexpr uint32_t kStream = 1;
+  constexpr uint64_t kWindows = 1 << 20, kFewSteps = 1000;
+  std::vector<Interval> lost;
+  for (uint64_t i = 0; i < kWindows; ++i) lost.push_back({TimeNs{2 * i}, TimeNs{2 * i}});
+  std::vector<std::byte> scratch;
+  AuxSegment segment;
+  size_t found = 0;
+  for (uint64_t at = 0; recording_->next_segment(kStream, at, segment, scratch);) {
+    const std::vector<Named> contexts = contexts_in(segment.bytes, kStream);
+    if (contexts.size() < 7) continue;
+    ASSERT_GT(segment.time.first.value, 4 * kWindows);
+    std::vector<std::byte> damaged(segment.bytes.begin(), segment.bytes.end());
+    damaged[contexts[3].at + 2] ^= std::byte{0x20};
+    AuxSegment other = segment;
+    other.bytes = damaged;
+    const arm::CheckedSegment without = check(other, kStream, {}), with = check(other, kStream, lost);
+    EXPECT_EQ(with.wrong_contexts.size(), without.wrong_contexts.size());
+    EXPECT_LT(with.steps, without.steps + kFewSteps);
+    found += with.wrong_contexts.size();
+    std::vector<Interval> during = lost;
+    during.push_back({segment.time.first, segment.time.last});
+    EXPECT_TRUE(check(other, kStream, during).wrong_contexts.empty());
+  }
+  EXPECT_GT(found, 10U);
 }
 
 }  // namespace
