@@ -115,8 +115,8 @@ CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opene
   FileId found{major(device), minor(device), inode};
   const auto same_device = [&] { return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min); };
   if (recorded.inode != 0 && (found.inode != recorded.inode || !same_device())) {
-    const FileId mapped = opened.file->mapped_id();
-    if (mapped.inode == recorded.inode) found = mapped;
+    if (!opened.mapped_id) opened.mapped_id = opened.file->mapped_id();  // any number of records may name another file
+    if (opened.mapped_id->inode == recorded.inode) found = *opened.mapped_id;
   }
   if (recorded.inode != 0 && found.inode != recorded.inode)
     return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -160,6 +161,7 @@ class CodeSource {
     std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file
     bool outside = false;                ///< not opened: the path leads out of the recording's folder
     std::string trouble;                 ///< not opened: why the system refused, "" if there is no file
+    mutable std::optional<FileId> mapped_id = {};  ///< of `file`, once it was read from this process's memory map
   };
   const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
   struct Place {

@@ -280,6 +280,28 @@ TEST(SourceLookup, AFileMayBeNamedLikeADeletedOne) {
   EXPECT_EQ(source.find({deleted, "", 0, 4096}).status, CodeStatus::deleted);
 }
 
+/// Returns the number of read() calls of this process; 0: unknown.
+uint64_t reads_of_process() {
+  uint64_t reads = 0;
+  std::ifstream io("/proc/self/io");
+  for (std::string name; io >> name && name != "syscr:";) io >> name;
+  io >> reads;
+  return reads;
+}
+
+// A file with another inode number is looked up in this process's memory map, which is long: once.
+TEST(SourceLookup, RecordsOfAnotherFileReadTheMemoryMapOnce) {
+  const TempDir dir;
+  MappedPath wanted{dir.write("bin/prog", small_elf().bytes()), "", 0, 4096};
+  wanted.file_id = {0, 0, 1};
+  CodeSource source(CodeSourceOptions{});
+  EXPECT_EQ(source.find(wanted).status, CodeStatus::replaced);
+  const uint64_t before = reads_of_process();
+  if (before == 0) GTEST_SKIP() << "no /proc/self/io";
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(source.find(wanted).status, CodeStatus::replaced);
+  EXPECT_LT(reads_of_process(), before + 100);
+}
+
 TEST(SourceLookup, ABareNameInASymfsRootNeedsTheId) {
   const TempDir dir;
   dir.write("root/prog", small_elf().bytes());
