@@ -78,8 +78,28 @@ uint64_t BundleCodeWriter::kept_of(const std::vector<Bytes>& pieces) const {
   return total;
 }
 
+// Zeros are what a reader gives where nothing is stored: sparse files and blobs of bundles can claim any number of them.
+void BundleCodeWriter::leave_out_zeros() {
+  constexpr size_t kBlockBytes = size_t{1} << 16;
+  std::vector<Range> rest;
+  for (const Range& range : kept_) {
+    for (uintptr_t at = range.first, end = at; at < range.end; at = end) {
+      end = at + std::min<uintptr_t>(kBlockBytes, range.end - at);
+      const auto* bytes = reinterpret_cast<const std::byte*>(at);
+      if (end - at == kBlockBytes && *bytes == std::byte{} && std::memcmp(bytes, bytes + 1, kBlockBytes - 1) == 0) continue;
+      if (!rest.empty() && rest.back().end == at) {
+        rest.back().end = end;
+      } else {
+        rest.push_back({at, end});
+      }
+    }
+  }
+  kept_ = std::move(rest);
+}
+
 void BundleCodeWriter::write(ByteWriter& out) {
   merge(kept_);
+  leave_out_zeros();
   kept_bytes_ = 0;
   out.number(blobs_.size());
   auto range = kept_.begin();
@@ -150,21 +170,13 @@ bool BundleCodeReader::find(CodePlace place, CodeBytes& code) const {
 void write_lines(const CodeLines& lines, ByteWriter& out) {
   out.number(lines.size());
   for (const auto& [space, numbers] : lines) {
-    std::vector<std::pair<uint64_t, uint64_t>> runs;
-    for (const uint64_t line : numbers) {
-      if (!runs.empty() && runs.back().first + runs.back().second == line) {
-        ++runs.back().second;
-      } else {
-        runs.emplace_back(line, 1);
-      }
-    }
     out.number(space);
-    out.number(runs.size());
+    out.number(numbers.runs().size());
     uint64_t at = 0;
-    for (const auto& [first, count] : runs) {
+    for (const auto& [first, last] : numbers.runs()) {
       out.number(first - at);
-      out.number(count);
-      at = first + count;
+      out.number(last - first + 1);
+      at = last + 1;
     }
   }
 }

@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "image/code_limits.h"
 #include "ptdecode/error.h"
 #include "ptdecode/timeline.h"
 #include "recording/bundle/bundle_wire.h"
+#include "recording/bundle/line_runs.h"
 
 namespace ptd {
 
 /// Lines of kCodeLineBytes bytes (address / kCodeLineBytes) that were fetched, by space.
-using CodeLines = std::map<uint32_t, std::set<uint64_t>>;
+using CodeLines = std::map<uint32_t, LineRuns>;
 
 /// Position of bytes in the blobs of a bundle. blob 0: no bytes.
 struct CodePlace {
@@ -42,6 +42,7 @@ class BundleCodeWriter {
     uintptr_t first = 0, end = 0;
   };
   static void merge(std::vector<Range>& ranges);
+  void leave_out_zeros();
   std::vector<Range> blobs_, kept_;
   uint64_t kept_bytes_ = 0;
 };

@@ -110,12 +110,14 @@ bool Writer::has_trace() const {
 
 // Everything that was fetched, and everything that edits touch: the builder reads it. A flow of an unknown space fetches, too, but has no code.
 void Writer::collect_lines() {
-  lines_ = log_.fetches->lines();
+  for (const auto& [space, lines] : log_.fetches->lines()) {
+    for (const uint64_t line : lines) lines_[space].insert(line);
+  }
   const auto add = [this](SpaceId space, Ip ip, uint64_t size) {
     if (size == 0) return;
     space = space_at(space, ip);
     const uint64_t last = ip.value + std::min(size - 1, ~ip.value);
-    for (uint64_t line = ip.value >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) lines_[space.value].insert(line);
+    lines_[space.value].insert(ip.value >> kCodeLineBits, last >> kCodeLineBits);
   };
   const Timeline& timeline = data_.timeline;
   for (SiteId id = 0; id < timeline.site_count(); ++id) add(timeline.site(id).space, timeline.site(id).ip, timeline.site(id).size_bytes);
@@ -325,7 +327,7 @@ Status Writer::write_code(BundleFileWriter& file) {
   if (plan_ == nullptr) collect_lines();
   if (plan_ != nullptr && limits != nullptr) {  // of a bundle: what it has
     limits->for_each([this](SpaceId space, uint64_t first, uint64_t last) {
-      for (uint64_t line = first >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) lines_[space.value].insert(line);
+      lines_[space.value].insert(first >> kCodeLineBits, last >> kCodeLineBits);
     });
   }
   if (plan_ == nullptr || limits != nullptr) {

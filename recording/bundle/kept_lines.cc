@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -21,7 +20,7 @@ struct MappedCode {
 struct Space {
   uint32_t parent = 0;  // 0: none
   std::vector<MappedCode> mapped;
-  std::set<uint64_t> lines;  // of this space and its descendants
+  LineRuns lines;  // of this space and its descendants
 };
 
 class Spaces {
@@ -48,7 +47,7 @@ class Spaces {
       ++steps_;
       Space& space = at->second;
       if (!space.lines.empty()) keep_of(space, code);
-      if (space.parent != 0) hand_on(space.lines, spaces_[space.parent].lines);
+      if (space.parent != 0) steps_ += spaces_[space.parent].lines.merge(std::move(space.lines));
       space = {};
     }
     return steps_;
@@ -72,22 +71,21 @@ class Spaces {
     mapped.erase(std::unique(mapped.begin(), mapped.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }), mapped.end());
     for (const MappedCode& piece : mapped) {
       const uint64_t last = piece.ip + std::min<uint64_t>(piece.code.size() - 1, ~piece.ip);
-      for (auto line = space.lines.lower_bound(piece.ip >> kCodeLineBits); line != space.lines.end() && *line <= last >> kCodeLineBits;
-           ++line) {
+      ++steps_;
+      if (steps_ > kMostSteps) {  // more is kept than is shown: the lines still hide it
+        code.keep(piece.code);
+        continue;
+      }
+      for (auto run = space.lines.from(piece.ip >> kCodeLineBits); run != space.lines.runs().end() && run->first <= last >> kCodeLineBits; ++run) {
         ++steps_;
-        const uint64_t first_kept = std::max(*line << kCodeLineBits, piece.ip);
-        const uint64_t last_kept = std::min((*line << kCodeLineBits) + (kCodeLineBytes - 1), last);
+        const uint64_t first_kept = std::max(run->first << kCodeLineBits, piece.ip);
+        const uint64_t last_kept = std::min((run->second << kCodeLineBits) + (kCodeLineBytes - 1), last);
         code.keep(piece.code.subspan(first_kept - piece.ip, last_kept - first_kept + 1));
       }
     }
   }
 
-  void hand_on(std::set<uint64_t>& from, std::set<uint64_t>& to) {
-    if (to.size() < from.size()) std::swap(from, to);
-    steps_ += from.size();
-    to.merge(from);
-  }
-
+  static constexpr uint64_t kMostSteps = uint64_t{1} << 24;
   std::map<uint32_t, Space> spaces_{{kKernelSpace.value, {}}};  // by number: a parent is before its children
   uint64_t steps_ = 0;
 };

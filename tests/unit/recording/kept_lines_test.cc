@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 #include "image/fetch_log.h"
 #include "ptdecode/guest.h"
@@ -113,6 +115,64 @@ TEST(KeptLines, TheCostGrowsWithTheRecords) {
     return keep_lines(ops, lines, writer);
   };
   EXPECT_LE(steps_of(4000), 5 * steps_of(1000));
+}
+
+// Pieces of code at one place that differ in size, and lines of which every second one is shown: past a limit, whole pieces are stored.
+TEST(KeptLines, ManyPiecesOfManyLinesCostLittle) {
+  constexpr uint64_t kCount = 16384;
+  const std::vector<std::byte> code(kCount * kCodeLineBytes, std::byte{0x90});
+  std::vector<ImageOp> ops{AddSpaceOp{0, SpaceId{1}}};
+  CodeLines lines;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    ops.emplace_back(section(1, kBase, Bytes{code}.first(code.size() - i)));
+    if (i % 2 == 0) lines[1].insert(kBase / kCodeLineBytes + i);
+  }
+  BundleCodeWriter writer;
+  EXPECT_LT(keep_lines(ops, lines, writer), uint64_t{1} << 25);
+  ByteWriter out;
+  writer.write(out);
+  EXPECT_EQ(writer.kept_of({code}), code.size());
+}
+
+// A few bytes of a bundle can name all lines of a space, and a blob that is mostly zeros.
+TEST(KeptLines, ARunOfLinesCostsWhatOneLineCosts) {
+  constexpr uint64_t kLines = uint64_t{1} << 57, kPlace = uint64_t{1} << 25;
+  std::vector<std::byte> code(size_t{1} << 26);
+  code[kPlace] = std::byte{0x90};
+  const std::vector<ImageOp> ops{AddSpaceOp{0, SpaceId{1}}, section(1, kBase, code)};
+  CodeLines lines;
+  lines[1].insert(1, kLines);
+  ByteWriter chunk;
+  write_lines(lines, chunk);
+  EXPECT_LT(chunk.bytes().size(), 100U);
+  BundleCodeWriter writer;
+  EXPECT_LT(keep_lines(ops, lines, writer), 100U);
+  ByteWriter out;
+  writer.write(out);
+  EXPECT_LT(out.bytes().size(), size_t{1} << 17);
+  BundleCodeReader reader;
+  ASSERT_TRUE(reader.read(ByteReader(out.bytes())).ok());
+  CodeBytes read;
+  ASSERT_TRUE(reader.find({1, 0, code.size()}, read));
+  EXPECT_TRUE(std::ranges::equal(read.bytes, code));
+}
+
+TEST(LineRuns, AreDisjointAndNotAdjacent) {
+  std::mt19937 random(3);
+  LineRuns lines, others;
+  std::set<uint64_t> want;
+  for (int i = 0; i < 400; ++i) {
+    const uint64_t first = random() % 4000, last = first + random() % 9;
+    (i % 3 == 0 ? others : lines).insert(first, last);
+    for (uint64_t line = first; line <= last; ++line) want.insert(line);
+  }
+  (void)lines.merge(std::move(others));
+  uint64_t least = 0;
+  for (const auto& [first, last] : lines.runs()) {
+    EXPECT_GE(first, least);
+    least = last + 2;
+  }
+  for (uint64_t line = 0; line < 4100; ++line) ASSERT_EQ(lines.contains(line), want.contains(line)) << line;
 }
 
 // A number that has the bit of guests' spaces and no machine is of no space, neither of the host's nor of a guest's.
