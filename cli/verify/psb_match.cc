@@ -27,25 +27,32 @@ PsbMark psb_mark(const AuxSegment& segment) {
 
 PsbMatcher::PsbMatcher(std::vector<PsbMark> truth) : truth_(std::move(truth)) {
   for (size_t i = 0; i < truth_.size(); ++i) {
-    if (truth_[i].tsc) by_tsc_[*truth_[i].tsc & kTscMask].push_back(i);
-    by_offset_.emplace(truth_[i].offset_bytes, i);
+    if (truth_[i].tsc) by_tsc_.emplace_back(*truth_[i].tsc & kTscMask, i);
+    by_offset_.emplace_back(truth_[i].offset_bytes, i);
   }
+  std::ranges::sort(by_tsc_);
+  std::ranges::sort(by_offset_);
+}
+
+/// Returns the first index of `key` that is not less than `from`.
+std::optional<size_t> PsbMatcher::first_in(const Index& index, uint64_t key, size_t from) {
+  const auto at = std::ranges::lower_bound(index, std::pair(key, from));
+  return at != index.end() && at->first == key ? std::optional(at->second) : std::nullopt;
 }
 
 std::optional<size_t> PsbMatcher::find(const PsbMark& decoded) {
-  const auto at_offset = by_offset_.find(decoded.offset_bytes + shift_);
-  const auto found = [&](size_t index) {
-    next_ = index + 1;
-    shift_ = truth_[index].offset_bytes - decoded.offset_bytes;
-    return index;
-  };
-  const bool by_offset = at_offset != by_offset_.end() && at_offset->second >= next_;
-  const auto same_time = decoded.tsc ? by_tsc_.find(*decoded.tsc & kTscMask) : by_tsc_.end();
-  if (same_time == by_tsc_.end()) return by_offset ? std::optional(found(at_offset->second)) : std::nullopt;
-  const std::vector<size_t>& indices = same_time->second;
-  if (by_offset && std::ranges::binary_search(indices, at_offset->second)) return found(at_offset->second);
-  const auto later = std::ranges::lower_bound(indices, next_);
-  return later == indices.end() ? std::nullopt : std::optional(found(*later));
+  std::optional<size_t> at_offset = first_in(by_offset_, decoded.offset_bytes + shift_, 0);
+  if (at_offset && *at_offset < next_) at_offset.reset();
+  std::optional<size_t> found = at_offset;
+  const uint64_t tsc = decoded.tsc.value_or(0) & kTscMask;
+  if (decoded.tsc && first_in(by_tsc_, tsc, 0)) {
+    const bool has_both = at_offset && std::ranges::binary_search(by_tsc_, std::pair(tsc, *at_offset));
+    if (!has_both) found = first_in(by_tsc_, tsc, next_);
+  }
+  if (!found) return std::nullopt;
+  next_ = *found + 1;
+  shift_ = truth_[*found].offset_bytes - decoded.offset_bytes;
+  return found;
 }
 
 }  // namespace ptd::cli

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ptdecode/aux_segment.h"
@@ -33,8 +33,9 @@ class PsbMatcher {
 
  private:
   std::vector<PsbMark> truth_;
-  std::unordered_map<uint64_t, std::vector<size_t>> by_tsc_;
-  std::unordered_map<uint64_t, size_t> by_offset_;
+  using Index = std::vector<std::pair<uint64_t, size_t>>;
+  [[nodiscard]] static std::optional<size_t> first_in(const Index& index, uint64_t key, size_t from);
+  Index by_tsc_, by_offset_;  ///< indices of truth_, in order
   size_t next_ = 0;     ///< the first that may be returned
   uint64_t shift_ = 0;  ///< offset in the truth minus offset in the decoded stream, modulo 2^64
 };

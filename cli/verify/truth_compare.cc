@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,15 +27,18 @@ namespace {
 
 constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
 constexpr size_t kMostTogether = size_t{1} << 22;  // instructions of segments that are compared as one
+constexpr size_t kMostMarks = size_t{1} << 22;     // of PSBs: those of at least 8 GiB of trace
+constexpr uint64_t kMostSpare = uint64_t{1} << 30;  // instructions of the truth beyond those that were decoded which are aligned
+constexpr uint64_t kMostSteps = uint64_t{1} << 26;  // gaps times places where packets were lost, of a segment
 constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
 
-/// Returns the PSBs of a truth file. Errors: those of TruthFileReader::open(); a damaged file gives those before the damage.
+/// Returns the PSBs of a truth file, the first kMostMarks. Errors: those of TruthFileReader::open(); a damaged file gives those before the damage.
 Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
   auto reader = emulate::TruthFileReader::open(path);
   if (!reader) return reader.error();
   std::vector<PsbMark> marks;
   for (emulate::TruthRecord record; (*reader)->next(record);) {
-    if (record.tag == emulate::TruthTag::psb) marks.push_back({record.offset_bytes, record.tsc});
+    if (record.tag == emulate::TruthTag::psb && marks.size() < kMostMarks) marks.push_back({record.offset_bytes, record.tsc});
   }
   return marks;
 }
@@ -48,22 +52,26 @@ class NameCounter {
   NameCounter(const Recording& recording, std::vector<NamedCounts>& counts) : recording_(recording), counts_(counts) {}
 
   [[nodiscard]] bool wanted() const { return !counts_.empty(); }
-  void count(const InsnFlow& ran, const std::vector<Fate>& fates, TimeNs when) {
+  void count(const TruthSegment& ran, const std::vector<Fate>& fates, Fate of_skipped, TimeNs when) {
     known_.clear();  // addresses are used again
-    for (size_t i = 0; i < fates.size(); ++i) {
-      const size_t pattern = pattern_of(Ip{ran.ips[i]}, when);
-      if (pattern == counts_.size()) continue;
-      NamedCounts& c = counts_[pattern];
-      ++c.truth;
-      c.right += fates[i] == Fate::right || fates[i] == Fate::right_flagged ? 1 : 0;
-      c.right_flagged += fates[i] == Fate::right_flagged ? 1 : 0;
-      c.wrong += fates[i] == Fate::wrong ? 1 : 0;
-      c.wrong_flagged += fates[i] == Fate::wrong_flagged ? 1 : 0;
-      c.lost += fates[i] == Fate::lost ? 1 : 0;
-    }
+    for (size_t i = 0; i < fates.size(); ++i) add(pattern_of(Ip{ran.insns.ips[i]}, when), fates[i], 1);
+    (void)ran.skipped.for_each([&](uint64_t ip, uint64_t times) {
+      add(pattern_of(Ip{ip}, when), of_skipped, times);
+      return true;
+    });
   }
 
  private:
+  void add(size_t pattern, Fate fate, uint64_t times) {
+    if (pattern == counts_.size()) return;
+    NamedCounts& c = counts_[pattern];
+    c.truth += times;
+    c.right += fate == Fate::right || fate == Fate::right_flagged ? times : 0;
+    c.right_flagged += fate == Fate::right_flagged ? times : 0;
+    c.wrong += fate == Fate::wrong ? times : 0;
+    c.wrong_flagged += fate == Fate::wrong_flagged ? times : 0;
+    c.lost += fate == Fate::lost ? times : 0;
+  }
   size_t pattern_of(Ip ip, TimeNs when) {
     const auto [known, fresh] = known_.try_emplace(ip.value, counts_.size());
     if (!fresh || !is_kernel_half(ip)) return known->second;
@@ -120,8 +128,9 @@ class SegmentCompare {
         match_(decoded.insns.size(), kUnmatched),
         fates_(truth.insns.size()) {}
 
-  /// Of each instruction of the truth; after run().
+  /// Of each held instruction of the truth; after run().
   [[nodiscard]] const std::vector<Fate>& fates() const { return fates_; }
+  [[nodiscard]] Fate fate_of_skipped() const { return fate_of_skipped_; }
 
   /// `over`: the trace says that tracing ended after the decoded flow, so that the flow should be whole.
   void run(bool last_segment, bool truth_ended, bool over) {
@@ -132,10 +141,12 @@ class SegmentCompare {
     const auto count_again = [&] {  // what is less silently wrong stays
       const TruthCounts earlier = std::exchange(counts_, before);
       std::vector<Fate> fates = std::exchange(fates_, std::vector<Fate>(truth_.insns.size()));
+      const Fate of_skipped = std::exchange(fate_of_skipped_, Fate());
       count(last_segment, truth_ended, over);
       if (counts_.silent() < earlier.silent()) return;
       counts_ = earlier;
       fates_ = std::move(fates);
+      fate_of_skipped_ = of_skipped;
     };
     if (unmatch_ends()) count_again();
     if (counts_.silent() == before.silent() || !align_unmarked()) return;
@@ -145,27 +156,29 @@ class SegmentCompare {
 
  private:
   void count(bool last_segment, bool truth_ended, bool over) {
-    counts_.truth += truth_.insns.size();
+    counts_.truth += truth_.size();
     counts_.decoded += decoded_.size();
+    uint64_t skipped = truth_.skipped.count;  // not passed yet
     size_t d = 0, t = 0;
     for (size_t i = 0; i < decoded_.size(); ++i) {
       if (match_[i] == kUnmatched) continue;
-      if (d != i || t != match_[i]) differ(d, i, t, match_[i]);
+      const uint64_t passed = truth_.skipped.before <= match_[i] ? std::exchange(skipped, 0) : 0;
+      if (d != i || t != match_[i] || passed != 0) differ(d, i, t, match_[i], passed);
       if (decoded_.contents[i] == truth_.insns.contents[match_[i]]) {
         ++counts_.right;
         counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
         fates_[match_[i]] = decoded_.flagged[i] ? Fate::right_flagged : Fate::right;
       } else {
-        differ(i, i + 1, match_[i], match_[i] + size_t{1});
+        differ(i, i + 1, match_[i], match_[i] + size_t{1}, 0);
       }
       d = i + 1;
       t = match_[i] + size_t{1};
     }
-    const bool cut = last_segment && (!truth_ended || t >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
+    const bool cut = last_segment && (!truth_ended || t + (truth_.skipped.count - skipped) >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
-      (truth_ended && over ? counts_.untold : counts_.behind_end) += truth_.insns.size() - t;
-    } else if (d != decoded_.size() || t != truth_.insns.size()) {
-      differ(d, decoded_.size(), t, truth_.insns.size());
+      (truth_ended && over ? counts_.untold : counts_.behind_end) += truth_.insns.size() - t + skipped;
+    } else if (d != decoded_.size() || t != truth_.insns.size() || skipped != 0) {
+      differ(d, decoded_.size(), t, truth_.insns.size(), skipped);
     }
   }
   // Aligns the unmarked flow alone, and then what is marked between its pieces: wrong flow that is marked resembles the flow of another time, and then
@@ -214,7 +227,7 @@ class SegmentCompare {
     for (size_t i = first; i < gap; ++i) {
       if (match_[i] == kUnmatched) continue;
       const size_t found = match_[i], left_out = found - t - std::min(found - t, i - d);
-      if (left_out != 0 && !gap_in(d, i) && !(d == i && !loops_.empty() && in_loop(d, t, found)) && !marked_around(d, i, t, found)) {
+      if (left_out != 0 && !gap_in(d, i) && !(d == i && !loops_.empty() && in_loop(d, t, found, false)) && !marked_around(d, i, t, found)) {
         if (cost < least || best == gap) {
           least = cost;
           best = d;
@@ -229,10 +242,14 @@ class SegmentCompare {
   }
   // Where the recording itself lost packets, the place at which it is found again is known; between such places the two are aligned.
   void align_all() {
+    const SkippedInsns& skipped = truth_.skipped;
     size_t d = 0, t = 0, range = 0;
+    uint64_t steps = 0;
     for (const size_t gap : gaps_) {
-      for (size_t r = range; r < truth_.lost.size(); ++r) {
-        const size_t found = truth_.lost[r].second;
+      for (size_t r = range; r < truth_.lost.size() && steps < kMostSteps; ++r, ++steps) {
+        const uint64_t end = truth_.lost[r].second;
+        if (skipped.before < end && end < skipped.before + skipped.count) continue;
+        const size_t found = end <= skipped.before ? end : end - skipped.count;
         if (gap < d || found < t || !goes_on(gap, found)) continue;
         align_part(d, gap, t, found);
         d = gap;
@@ -266,7 +283,7 @@ class SegmentCompare {
   }
   /// Returns whether the truth that is missing before decoded instruction `d` is iterations of loops that the decoder reports as uncounted: it has no
   /// instruction that is not near such a place or in a round of its own (a segment may begin and end within such a loop: nothing is decoded).
-  [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end) const {
+  [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end, bool with_skipped) const {
     constexpr size_t kNear = 4096;  // the longest loop that the decoder recognises
     const size_t d_near = d - std::min(d, kNear);
     const auto at = std::ranges::lower_bound(loops_, d_near, {}, &UncountedLoop::before);
@@ -279,7 +296,8 @@ class SegmentCompare {
     for (auto loop = at; loop != loops_.end() && loop->before <= d + kNear; ++loop) {
       if (begun.insert(loop->ip).second) add_round(ran.first(std::min(2 * kNear, ran.size())), loop->ip, near);
     }
-    return std::ranges::all_of(ran, [&near](uint64_t ip) { return near.contains(ip); });
+    const auto is_near = [&near](uint64_t ip, uint64_t /*times*/ = 1) { return near.contains(ip); };
+    return std::ranges::all_of(ran, [&](uint64_t ip) { return is_near(ip); }) && (!with_skipped || truth_.skipped.for_each(is_near));
   }
   static void add_round(std::span<const uint64_t> ran, uint64_t begin, std::unordered_set<uint64_t>& near) {
     const auto round = std::ranges::find(ran, begin);
@@ -293,40 +311,43 @@ class SegmentCompare {
     return std::find(at(first - std::min<size_t>(first, 1)), at(std::min(last + 1, decoded_.size())), true) != at(std::min(last + 1, decoded_.size()));
   }
   [[nodiscard]] bool marked_around(size_t d, size_t d_end, size_t t, size_t t_end) const {
-    if (d == d_end) return marked_beside(d, t, t_end);
-    return (d != 0 && decoded_.flagged[d - 1]) || decoded_.flagged[d] || (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    if (d == d_end && t != t_end) return marked_beside(d, t, t_end);
+    return (d != 0 && decoded_.flagged[d - 1]) || (d != d_end && decoded_.flagged[d]) || (d_end < decoded_.size() && decoded_.flagged[d_end]);
   }
-  // The decoder gave [d, d_end) where [t, t_end) ran.
-  void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
-    if (d == d_end && !loops_.empty() && in_loop(d, t, t_end)) {
-      counts_.untold += t_end - t;
+  /// Returns how many of the instructions [first, end) of the truth the recording itself lost. Here, as in `lost`, those that are skipped count.
+  [[nodiscard]] uint64_t asked_in(uint64_t first, uint64_t end) const {
+    uint64_t asked = 0;
+    auto at = std::ranges::upper_bound(truth_.lost, first, {}, &std::pair<uint64_t, uint64_t>::second);
+    for (; at != truth_.lost.end() && at->first < std::max(end, first + kUntold); ++at) {
+      const uint64_t since = at->first > first && at->first - first < kUntold ? first : at->first, last = std::min(at->second, end);
+      asked += last - std::min(std::max(since, first), last);
+    }
+    return asked;
+  }
+  // The decoder gave [d, d_end) where [t, t_end) ran, and `skipped` instructions that are not held.
+  void differ(size_t d, size_t d_end, size_t t, size_t t_end, uint64_t skipped) {
+    const uint64_t held = t_end - t, ran = held + skipped;
+    if (d == d_end && !loops_.empty() && in_loop(d, t, t_end, skipped != 0)) {
+      counts_.untold += ran;
       std::fill(fates_.begin() + static_cast<std::ptrdiff_t>(t), fates_.begin() + static_cast<std::ptrdiff_t>(t_end), Fate::behind_end);
       return;
     }
     for (size_t i = d; i < d_end; ++i) {
-      if (i - d >= t_end - t) {
+      if (i - d >= ran) {
         (decoded_.flagged[i] ? counts_.extra_flagged : counts_.extra) += 1;
       } else {
         (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
-        fates_[t + (i - d)] = decoded_.flagged[i] ? Fate::wrong_flagged : Fate::wrong;
+        if (i - d < held) fates_[t + (i - d)] = decoded_.flagged[i] ? Fate::wrong_flagged : Fate::wrong;
       }
     }
-    const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
-    const auto left_out = fates_.begin() + static_cast<std::ptrdiff_t>(t_end - missing);
-    const bool flagged = marked_around(d, d_end, t, t_end);
-    if (gap_in(d, d_end)) {
-      counts_.lost += missing;
-      std::fill_n(left_out, missing, Fate::lost);
-      uint64_t asked = 0;
-      for (const auto& [first, end] : truth_.lost) {
-        const size_t since = first > t && first - t < kUntold ? t : first;
-        asked += std::min(end, t_end) - std::min(std::max(since, t), std::min(end, t_end));
-      }
-      counts_.lost_as_asked += std::min(missing, asked);
-    } else {
-      (flagged ? counts_.wrong_flagged : counts_.wrong) += missing;
-      std::fill_n(left_out, missing, flagged ? Fate::wrong_flagged : Fate::wrong);
-    }
+    const uint64_t missing = ran - std::min<uint64_t>(ran, d_end - d);
+    const bool is_lost = gap_in(d, d_end), flagged = !is_lost && marked_around(d, d_end, t, t_end);
+    const Fate fate = is_lost ? Fate::lost : flagged ? Fate::wrong_flagged : Fate::wrong;
+    std::fill_n(std::make_reverse_iterator(fates_.begin() + static_cast<std::ptrdiff_t>(t_end)), std::min(missing, held), fate);
+    if (skipped != 0) fate_of_skipped_ = fate;
+    (is_lost ? counts_.lost : flagged ? counts_.wrong_flagged : counts_.wrong) += missing;
+    const uint64_t first = t <= truth_.skipped.before ? t : t + truth_.skipped.count;
+    if (is_lost && missing != 0) counts_.lost_as_asked += std::min(missing, asked_in(first, first + ran));
     if (counts_.has_first_wrong || (gap_in(d, d_end) && d == d_end)) return;
     counts_.has_first_wrong = true;
     counts_.first_wrong_offset_bytes = truth_.offset_bytes;
@@ -343,6 +364,7 @@ class SegmentCompare {
   TruthCounts& counts_;
   std::vector<uint32_t> match_;
   std::vector<Fate> fates_;
+  Fate fate_of_skipped_ = Fate();
 };
 
 bool ends_tracing(const Batch& batch) {
@@ -384,9 +406,7 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
 class StreamCompare {
  public:
   StreamCompare(emulate::TruthFileReader& reader, bool is_pt, std::vector<PsbMark> marks, NameCounter& names, TruthCounts& counts)
-      : walk_(reader, is_pt), matcher_(std::move(marks)), names_(names), counts_(counts) {
-    more_ = walk_.next(truth_);
-  }
+      : walk_(reader, is_pt), matcher_(std::move(marks)), names_(names), counts_(counts) {}
 
   /// `decoded` is of unspecified content afterwards.
   void segment(const PsbMark& mark, TimeNs when, DecodedSegment& decoded) {
@@ -403,7 +423,7 @@ class StreamCompare {
   /// Compares the last segment. The truth after it is beyond the end of the recorded trace: lost.
   void finish() {
     compare_equally_long(true);
-    while (more_) skip();
+    while (walk_.more()) skip();
   }
   /// Whether a PSB of the decode is one of the truth.
   [[nodiscard]] bool found() const { return found_; }
@@ -413,33 +433,41 @@ class StreamCompare {
   // Compares with the truth before its PSB number `index`. The recording may begin after the first PSBs of the truth.
   void compare_until(size_t index) {
     if (!found_) decoded_.gaps = {0, decoded_.insns.size()};
+    const auto is_before = [&] { return walk_.more() && walk_.psbs() <= index; };
     TruthSegment ran;
-    while (more_ && truth_.psbs <= index && ran.insns.size() < kMostTogether) take(ran);
+    while (is_before() && ran.skipped.count == 0 && ran.insns.size() < std::min(held(), kMostTogether)) take(ran);
     compare(ran, false);
-    while (more_ && truth_.psbs <= index) skip();
+    while (is_before()) skip();
   }
   // Compares with as much truth as was decoded, or more by less than a segment.
   void compare_equally_long(bool last) {
     TruthSegment ran;
-    if (more_) take(ran);
-    while (more_ && ran.insns.size() < decoded_.insns.size()) take(ran);
-    compare(ran, last && !more_);
+    if (walk_.more()) take(ran);
+    while (walk_.more() && ran.skipped.count == 0 && ran.insns.size() < decoded_.insns.size()) take(ran);
+    compare(ran, last && !walk_.more());
+  }
+  /// Returns how much of a segment of the truth is held, at its start and at its end. What was decoded can be at both.
+  [[nodiscard]] size_t held() const {
+    constexpr size_t kLeast = 4096;
+    return spare_ < kMostSpare ? std::max(TruthWalk::kMostHeld, decoded_.insns.size()) : 2 * decoded_.insns.size() + kLeast;
   }
   void take(TruthSegment& ran) {
-    ran.append(truth_);
-    more_ = walk_.next(truth_);
+    TruthSegment next;
+    (void)walk_.next(next, held());
+    ran.append(next);
   }
   void skip() {
     decoded_.clear();
     decoded_.gaps = {0};
     TruthSegment ran;
-    take(ran);
+    (void)walk_.next(ran, 0);
     compare(ran, false);
   }
   void compare(const TruthSegment& truth, bool last) {
     SegmentCompare segment(truth, decoded_, counts_);
     segment.run(last, walk_.ended(), decoded_.over);
-    if (names_.wanted()) names_.count(truth.insns, segment.fates(), when_);
+    if (names_.wanted()) names_.count(truth, segment.fates(), segment.fate_of_skipped(), when_);
+    spare_ += truth.insns.size() - std::min(truth.insns.size(), decoded_.insns.size());
     decoded_.clear();
   }
   TruthWalk walk_;
@@ -447,9 +475,9 @@ class StreamCompare {
   NameCounter& names_;
   TimeNs when_;
   TruthCounts& counts_;
-  TruthSegment truth_;      // the next
   DecodedSegment decoded_;  // from the last PSB that both have
-  bool more_ = false, found_ = false;
+  uint64_t spare_ = 0;      // instructions of the truth that were aligned, beyond those that were decoded
+  bool found_ = false;
 };
 
 }  // namespace

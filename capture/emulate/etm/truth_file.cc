@@ -16,6 +16,8 @@ constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 16, kBufferBytes = size_t{1} << 20;
 constexpr int kCompressionLevel = 3;
 constexpr uint64_t kMaxInsnBytes = 15, kMaxBlocks = uint64_t{1} << 28;
+// A file that compresses well can define any number of blocks. Those of a program take a few bytes of memory for one of the file.
+constexpr uint64_t kFreeBlockBytes = uint64_t{128} << 20, kBlockBytesOfByte = 64;
 constexpr auto kFirstBlock = static_cast<uint64_t>(TruthTag::block);
 
 // How many numbers follow a tag, blocks not counted.
@@ -162,6 +164,7 @@ struct TruthFileReader::State {
   std::deque<TruthBlock> blocks;
   std::string error;
   bool drained = false;
+  uint64_t block_bytes = 0;  // of memory
 
   bool refill(size_t wanted) {
     while (here.size() < wanted && !drained) {
@@ -191,10 +194,16 @@ struct TruthFileReader::State {
     if (!refill(size)) return false;
     block.bytes.assign(here.begin(), here.begin() + static_cast<ptrdiff_t>(size));
     here = here.subspan(size);
+    block_bytes += sizeof block + block.lengths.capacity() + block.bytes.capacity();
+    if (block_bytes > kFreeBlockBytes + kBlockBytesOfByte * file->bytes().size()) {
+      error = "the ground truth defines more blocks than a file of its size can";
+      return false;
+    }
     blocks.push_back(std::move(block));
     return true;
   }
   bool damaged() {
+    if (!error.empty()) return false;
     error = drained && unpacker.is_cut() ? "the ground truth is cut: it ends inside a block" : "the ground truth is damaged";
     return false;
   }

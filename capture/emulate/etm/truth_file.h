@@ -60,7 +60,7 @@ struct TruthRecord {
   uint64_t ip = 0;  ///< event
 };
 
-/// Reads a truth file record by record; memory is bounded by the blocks that the file defines.
+/// Reads a truth file record by record. Memory is bounded by the blocks that the file defines, and these by its size.
 class TruthFileReader {
  public:
   /// True if the file begins as a truth file does.
