@@ -45,8 +45,16 @@ std::vector<Ip> host_addresses(const RecordingData& data, const char* name) {
 }  // namespace
 
 void find_kernel_places(RecordingData& data) {
-  const std::vector<Ip> entries = host_addresses(data, "__switch_to");
+  const std::vector<Ip> entries = host_addresses(data, kSwitchFunctions[0]);
   if (!entries.empty()) data.decoder.switch_entry = entries.front();
+  for (const char* name : kSwitchFunctions) {
+    if (entries.empty()) break;
+    for (const Ip ip : host_addresses(data, name)) {
+      const std::optional<Symbol> function = data.symbolizer->find(kKernelSpace, ip, kTimeMax);
+      if (!is_kernel_half(ip) || !function || function->start != ip || function->size_bytes == 0) continue;
+      data.decoder.after_switch.push_back({ip, Ip{ip.value + function->size_bytes - 1}});
+    }
+  }
   const auto has_switches = [&](int32_t cpu) { return data.contexts.switches(cpu).size() > 1; };
   data.decoder.time_switches = entries.empty() && data.event_names.trace('k') && std::ranges::any_of(data.contexts.cpus(), has_switches);
 }

@@ -133,7 +133,9 @@ void Writer::name_special_places() {
   for (const auto& [space, ips] : log_.fetches->ips()) {
     for (const uint64_t ip : ips) name_place(SpaceId{space}, Ip{ip});
   }
-  for (const char* name : {"__switch_to", "do_sync_core", "perf_event_text_poke_output"}) {
+  std::vector<const char*> names(std::begin(kSwitchFunctions), std::end(kSwitchFunctions));
+  names.insert(names.end(), {"do_sync_core", "perf_event_text_poke_output"});
+  for (const char* name : names) {
     for (const Ip ip : data_.symbolizer->addresses_of(name)) name_place(kKernelSpace, ip);
   }
   const Timeline& timeline = data_.timeline;

@@ -80,6 +80,10 @@ Status load_snapshot(const OpenRequest& options, const std::string& dir, Recordi
 /// The implementation of an opened recording.
 [[nodiscard]] const RecordingData& data_of(const Recording& recording);
 
+/// Functions of the kernel that a context switch executes only after it entered the first one, before it writes the record of the incoming
+/// thread. Compilers name the second one differently.
+inline constexpr const char* kSwitchFunctions[] = {"__switch_to", "finish_task_switch", "finish_task_switch.isra.0", "finish_task_switch.constprop.0"};
+
 /// Looks up the kernel functions that the decoder needs by name (context switches).
 void find_kernel_places(RecordingData& data);
 /// Scans the streams for anchors, if the recording has pokes to order.

@@ -13,6 +13,10 @@ constexpr unsigned kCacheBits = 16;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
 
+bool in_one_of(const std::vector<IpRange>& ranges, Ip ip) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+}
+
 }  // namespace
 
 Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
@@ -28,10 +32,7 @@ bool Walker::count_silent(Flow& flow) const {
   return state.silent <= max_silent() && state.silent_blocks <= SilentLoop::kMostBlocks;
 }
 
-bool Walker::in_filter(Ip ip) const {
-  return std::any_of(options_.filter.begin(), options_.filter.end(),
-                     [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
-}
+bool Walker::in_filter(Ip ip) const { return in_one_of(options_.filter, ip); }
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
   counting_ = false;
@@ -44,9 +45,13 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   begin_behind(segment, flow, switches_before(segment));
 }
 
+bool Walker::is_after_switch(const FlowState& state) const {
+  return state.enabled && !in_guest(state) && in_one_of(options_.after_switch, state.ip);
+}
+
 // Returns the number of switches passed before the segment if it begins between the two records of a switch, where the clock does not show
-// it. It walks ahead: if the time of the second record comes before the switch function is entered, the switch was passed. 0: the clock is
-// right, or nothing better is known.
+// it. It walks ahead: if code that follows the switch function, or the time of the second record, comes before the switch function is
+// entered, the switch was passed. 0: the clock is right, or nothing better is known.
 uint32_t Walker::switches_before(const AuxSegment& segment) {
   if (segment.cpu < 0 || options_.switch_entry.value == 0) return 0;
   const std::optional<uint32_t> open = follower_.open_at(segment.time.first);
@@ -56,6 +61,7 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
   ahead.write_to(blocks, 1);  // stop after each block
   begin_behind(segment, ahead, 0);
   switch_met_ = false;
+  if (is_after_switch(ahead.state)) return *open + 1;
   for (uint32_t i = 0; i < kMostAhead; ++i) {
     blocks.clear();
     const WalkStop stop = run(ahead, ~uint64_t{0});
@@ -65,7 +71,9 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
         }))
       return 0;
     if (follower_.passed_at(ahead.state.now.first) > *open) return *open + 1;
-    if (switch_met_ || stop != WalkStop::full) return 0;
+    if (switch_met_) return 0;
+    if (is_after_switch(ahead.state)) return *open + 1;
+    if (stop != WalkStop::full) return 0;
   }
   return 0;
 }

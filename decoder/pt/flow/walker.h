@@ -185,6 +185,7 @@ class Walker {
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path takes over the walker's state and returns it
 
+  [[nodiscard]] bool is_after_switch(const FlowState& state) const;
   uint32_t switches_before(const AuxSegment& segment);
   void begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches);
 
