@@ -4,6 +4,21 @@
 #include <algorithm>
 
 namespace ptd {
+namespace {
+
+/// Returns the times around `when` at which the code at `sites` is that of a record; empty: no record gives any for `when`.
+Interval recorded_during(const Timeline& timeline, const std::vector<SiteId>& sites, TimeNs when) {
+  constexpr uint32_t kMostVersions = 4096;
+  for (const SiteId site : sites) {
+    for (uint32_t number = 0; number < std::min(timeline.site(site).versions, kMostVersions); ++number) {
+      const Timeline::VersionInfo version = timeline.version(site, number);
+      if (version.known && version.possible.contains(when)) return version.possible;
+    }
+  }
+  return {kTimeMax, kTimeMin};
+}
+
+}  // namespace
 
 Timeline::SectionAt likeliest_section(const Timeline& timeline, SpaceId space, Ip ip, TimeNs when) {
   const Timeline::SectionAt at = timeline.section_during(space, ip, when);
@@ -20,6 +35,11 @@ Timeline::SectionAt likeliest_section(const Timeline& timeline, SpaceId space, I
     found.id = id;
     if (start(id) < when) break;
   }
+  const std::vector<SiteId> sites = found.id == kNoSection ? std::vector<SiteId>() : timeline.sites_in(space, ip, 1);
+  if (sites.empty()) return found;
+  const Interval recorded = recorded_during(timeline, sites, when);
+  found.valid = recorded.empty() ? Interval{when, when} : intersect(found.valid, recorded);
+  if (!recorded.empty() && !recorded.overlaps(timeline.section(found.id).live)) found.id = kNoSection;
   return found;
 }
 

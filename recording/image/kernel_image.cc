@@ -173,7 +173,8 @@ void KernelImage::on_mmap(const perfio::MmapRecord& map) {
 void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu) {
   const Ip ip{symbol.addr};
   if (symbol.unregister) {
-    lives_.close(ip, symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time);
+    const TimeNs last = symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time;
+    if (!lives_.close(ip, last)) ends_.push_back({ip, symbol.size_bytes, last});
     const bool out_of_line = symbol.type == kKsymbolOol && symbol.size_bytes <= kMaxOolBytes && is_kernel_half(ip);
     if (out_of_line && time > kTimeMin) removals_.push_back({ip, symbol.size_bytes, time});
     return;
@@ -194,6 +195,23 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
     if (symbol->bpf_id != 0) break;
     symbol->bpf_id = bpf.id;
   }
+}
+
+std::vector<KernelModule> KernelImage::mapped_modules() const {
+  std::vector<KernelModule> modules;
+  for (const perfio::MmapRecord& map : maps_) {
+    const std::string name = module_section_path(map.path);
+    if (name.size() > 2) modules.push_back({name.substr(1, name.size() - 2), map.size_bytes, map.addr});
+  }
+  std::ranges::stable_sort(modules, {}, &KernelModule::address);
+  return modules;
+}
+
+NameRecords KernelImage::name_records() const {
+  NameRecords records;
+  for (const Ksymbol& symbol : ksymbols_) records.add(symbol.ip, symbol.name, lives_.live(symbol.live));
+  for (const Removal& end : ends_) records.add_end(end.ip, end.size_bytes, end.when);
+  return records;
 }
 
 // The recording's mapping of the kernel's text; nullptr if it has none.
@@ -274,13 +292,8 @@ std::string KernelImage::contradiction_of(const KernelDump& dump, const perfio::
 bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken,
                            std::vector<std::string>& warnings) {
   std::vector<std::pair<Ip, uint64_t>> wanted;
-  std::vector<KernelModule> modules;
-  for (const perfio::MmapRecord& map : maps_) {
-    wanted.emplace_back(Ip{map.addr}, map.size_bytes);
-    const std::string name = module_section_path(map.path);
-    if (name.size() > 2) modules.push_back({name.substr(1, name.size() - 2), map.size_bytes, map.addr});
-  }
-  std::ranges::stable_sort(modules, {}, &KernelModule::address);
+  for (const perfio::MmapRecord& map : maps_) wanted.emplace_back(Ip{map.addr}, map.size_bytes);
+  const std::vector<KernelModule> modules = mapped_modules();
   if (!modules.empty()) wanted.push_back(surroundings_of(modules));
   Result<KernelDump> dump = read_kernel_dump(path, features.arch, wanted);
   const std::string contradiction = dump.ok() ? contradiction_of(*dump, features) : std::string();
@@ -296,7 +309,10 @@ bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, 
   add_copies(image, dump->ranges, path, modules, features, {taken, kTimeMax});
   image.note_origin(kKernelName, {}, path, "a dump of the machine's memory");
   if (dump->has_bad_names) warnings.push_back(path + " has tables of the kernel's names that are malformed; they are not used");
-  if (dumped_symbols_.empty()) dumped_symbols_ = std::move(dump->symbols);
+  if (dumped_symbols_.empty()) {
+    dumped_symbols_ = std::move(dump->symbols);
+    add_module_ends(dumped_symbols_, modules);
+  }
   return true;
 }
 
@@ -409,6 +425,7 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, std::vec
   std::vector<KernelSymbol> all = read_kallsyms(path, &cut_line);
   if (!are_of_this_boot(image, path, all, warnings)) return;
   bound_names(image, path, all, cut_line, {}, {}, warnings);
+  add_module_ends(all, mapped_modules());
   add_symbols(image, std::move(all), false);
 }
 
@@ -441,6 +458,8 @@ void KernelImage::report_modules(ImageBuild& image, const std::string& modules_p
 
 void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules) {
   const std::unordered_set<std::string> known = named_modules_;
+  const NameRecords records = name_records();
+  const uint64_t page_bytes = image.source.family() == CodeFamily::arm ? 65536 : 4096;
   std::vector<uint64_t> sizes;
   const std::vector<KernelSymbol> symbols = text_of(std::move(all), sizes);
   std::vector<size_t> order(symbols.size());
@@ -456,8 +475,11 @@ void KernelImage::add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, 
     const bool seen = known.find(symbol.module) != known.end();
     if (only_new_modules && (symbol.module.empty() || seen)) continue;
     named_modules_.insert(symbol.module);
-    image.add_range(
-        {kernel_of_machine(machine_), Ip{symbol.address}, sizes[i], {}, symbol.name, module_name(symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]")});
+    const std::string module = symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]";
+    if (NameRecords::is_generated(symbol.module)) generated_modules_.emplace(symbol.name, module);
+    for (const NameRecords::Part& part : records.parts_of(symbol, sizes[i], page_bytes)) {
+      image.add_range({kernel_of_machine(machine_), Ip{symbol.address}, part.size_bytes, part.live, symbol.name, module_name(module)});
+    }
   }
   if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
 }
@@ -476,7 +498,9 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
     const uint64_t created = bpf ? created_bytes(symbol.ip, live) : 0, size_bytes = created != 0 ? created : symbol.size_bytes;
-    image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_name(bpf ? "[bpf]" : "[kernel]")});
+    const auto listed = generated_modules_.find(symbol.name);
+    const std::string module = bpf ? "[bpf]" : listed != generated_modules_.end() ? listed->second : "[kernel]";
+    image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_name(module)});
     if (!bpf) continue;  // OOL: its bytes are pokes
     Section section;
     section.space = kernel_of_machine(machine_);

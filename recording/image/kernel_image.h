@@ -18,6 +18,7 @@
 #include "perfio/perf_reader.h"
 #include "recording/image/image_build.h"
 #include "recording/image/live_ranges.h"
+#include "recording/image/name_records.h"
 
 namespace ptd {
 
@@ -86,6 +87,10 @@ class KernelImage {
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
   void add_names(ImageBuild& image, const std::string& path, std::vector<std::string>& warnings);
   void add_symbols(ImageBuild& image, std::vector<KernelSymbol> all, bool only_new_modules);
+  /// Returns the modules that the recording maps, by address.
+  [[nodiscard]] std::vector<KernelModule> mapped_modules() const;
+  /// Returns the records of names, after the last of them.
+  [[nodiscard]] NameRecords name_records() const;
   /// Returns whether names may be used. `unused`: what else is not used, from " and" on.
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings, const std::string& unused = {}) const;
@@ -112,10 +117,12 @@ class KernelImage {
     TimeNs when;
   };
   std::vector<Ksymbol> ksymbols_;
+  std::vector<Removal> ends_;                               // of names that no record gave
   std::map<uint64_t, std::map<TimeNs, uint64_t>> created_;  // by address and time: size
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
+  std::map<std::string, std::string> generated_modules_;  // that kallsyms has for generated code, by name
   std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names
   Ip breakpoint_entry_;
   bool has_copy_ = false;

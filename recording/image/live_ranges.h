@@ -27,12 +27,13 @@ class LiveRanges {
     open_[first] = {last, number};
     return number;
   }
-  /// Ends the open range that starts at `ip`, at `when` (inclusive). Nothing happens if there is none.
-  void close(Ip ip, TimeNs when) {
+  /// Ends the open range that starts at `ip`, at `when` (inclusive). Returns whether there is one.
+  bool close(Ip ip, TimeNs when) {
     const auto at = open_.find(ip.value);
-    if (at == open_.end()) return;
+    if (at == open_.end()) return false;
     lives_[at->second.number].last = when;
     open_.erase(at);
+    return true;
   }
   [[nodiscard]] Interval live(size_t number) const { return lives_[number]; }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "image/likeliest_section.h"
 #include "ptdecode/timeline.h"
 #include "ptdecode/timeline_builder.h"
 #include "tests/unit/image/timeline_support.h"
@@ -315,6 +316,23 @@ TEST(TimelineKernel, LostRecordsAreFoundByOldBytes) {
     EXPECT_GE(both.found, 75U);
     EXPECT_LT(both.silent, alone.silent);
   }
+}
+
+// A trampoline is removed, and a module is loaded to its place: only a poke record gives its code. A clock that is late still finds the trampoline.
+TEST(LikeliestSection, CodeOfARecordIsNotOfASectionThatEndedBeforeIt) {
+  TimelineBuilder builder;
+  Section trampoline;
+  trampoline.ip = Ip{kKernelIp};
+  trampoline.size_bytes = 4;
+  trampoline.live = during(100, 200);
+  builder.add_section(std::move(trampoline));
+  builder.add_edit(poke(kKernelIp, {}, {0x55, 0xc3}, 100));
+  builder.remove(kKernelSpace, Ip{kKernelIp}, 4, TimeNs{200});
+  builder.add_edit(poke(kKernelIp, {}, {0x90, 0xc3}, 300));
+  const Timeline timeline = builder.build();
+  EXPECT_EQ(likeliest_section(timeline, kKernelSpace, Ip{kKernelIp}, TimeNs{150}).id, 0U);
+  EXPECT_EQ(likeliest_section(timeline, kKernelSpace, Ip{kKernelIp}, TimeNs{250}).id, 0U);
+  EXPECT_EQ(likeliest_section(timeline, kKernelSpace, Ip{kKernelIp}, TimeNs{350}).id, kNoSection);
 }
 
 }  // namespace

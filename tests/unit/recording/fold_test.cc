@@ -369,6 +369,48 @@ TEST_F(Fold, KernelCopiesNamesAndTheBreakpointEntry) {
   EXPECT_FALSE(data_->symbolizer->find(kKernelSpace, kText + 0x400, TimeNs{1}));
 }
 
+// kallsyms has neither sizes nor times. Code of BPF, probes and trampolines has its names from records, in their times and sizes.
+TEST_F(Fold, NamesOfGeneratedCodeEndWithTheirRecords) {
+  const auto record = [&](uint64_t offset, uint32_t size, uint16_t type, bool ends, const char* name, uint64_t time) {
+    feed(perfio::KsymbolRecord{kText.value + offset, size, type, ends, name}, time);
+  };
+  record(0x3000, 0x154, 2, false, "ftrace_trampoline", 1000);
+  record(0x5000, 0x100, 2, true, "ftrace_trampoline", 1000);  // was there before the recording
+  record(0x3000, 0x154, 2, true, "ftrace_trampoline", 2000);
+  record(0x9000, 0x80, 1, false, "bpf_prog_1", 0);
+  record(0xb000, 0x10, 2, false, "ftrace_trampoline", 1500);  // before a module came to its place
+  record(0xb000, 0x10, 2, true, "ftrace_trampoline", 1600);
+  dir_.write("kcore_dir/kallsyms",
+             "ffffffff81003000 t ftrace_trampoline [__builtin__ftrace]\nffffffff81005000 t ftrace_trampoline [__builtin__ftrace]\n"
+             "ffffffff81007000 t kprobe_insn_page [__builtin__kprobes]\nffffffff81009000 t bpf_prog_1 [bpf]\nffffffff8100b000 t one [late]\n"
+             "ffffffff8100b020 t two [late]\n");
+  dir_.write("kcore_dir/modules", "late 4096 0 - Live 0xffffffff8100b000\n");
+  KernelImage::Copies copies;
+  copies.kcore_dir = dir_.path() + "/kcore_dir";
+  finish(copies);
+  const auto name_at = [&](uint64_t offset, uint64_t time) {
+    const auto found = data_->symbolizer->find(kKernelSpace, kText + offset, TimeNs{time});
+    return found ? std::string(found->name) + ' ' + std::string(found->module) : std::string();
+  };
+  const std::string trampoline = "ftrace_trampoline [__builtin__ftrace]", slots = "kprobe_insn_page [__builtin__kprobes]";
+  EXPECT_EQ(name_at(0x3153, 1500), trampoline);
+  EXPECT_EQ(name_at(0x3154, 1500), "");
+  EXPECT_EQ(name_at(0x3000, 900), "");
+  EXPECT_EQ(name_at(0x3000, 2500), "");
+  EXPECT_EQ(name_at(0x50ff, 900), trampoline);
+  EXPECT_EQ(name_at(0x5100, 900), "");
+  EXPECT_EQ(name_at(0x5000, 1100), "");
+  EXPECT_EQ(name_at(0x7fff, 5000), slots);
+  EXPECT_EQ(name_at(0x8000, 5000), "");
+  EXPECT_EQ(name_at(0x907f, 5000), "bpf_prog_1 [bpf]");
+  EXPECT_EQ(name_at(0x9080, 5000), "");
+  EXPECT_EQ(name_at(0xb008, 1550), trampoline);
+  EXPECT_EQ(name_at(0xb008, 1700), "one [late]");
+  EXPECT_EQ(name_at(0xb020, 1550), "two [late]");
+  EXPECT_EQ(name_at(0xbfff, 1700), "two [late]");
+  EXPECT_EQ(name_at(0xc000, 1700), "");
+}
+
 // The running kernel, in the layout of a real machine.
 class RunningKernel : public Fold {
  protected:
