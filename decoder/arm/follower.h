@@ -179,6 +179,7 @@ class Follower {
   bool walk_to(Ip stop, uint64_t offset);
   bool come_to(Ip back, uint64_t offset);
   [[nodiscard]] bool is_after_svc(Ip place) const;
+  [[nodiscard]] bool is_call_of_user(uint64_t exception_type) const;
   /// Returns whether code that is walked without atoms may contain P0 instructions in the middle of a block.
   [[nodiscard]] bool passes_p0() const { return doubtful_ && !runs_->changes(); }
   void leave_source(Ip source, uint8_t isa);

@@ -9,6 +9,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
+constexpr uint64_t kCallException = 2;              // not of the M profile
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
 }  // namespace
@@ -50,6 +51,11 @@ bool Follower::is_after_svc(Ip place) const {
   return last.detail == ArmDetail::svc;
 }
 
+// [ETMv4] "Exception types": Call. Its instruction may be unknown, but at EL0 only SVC causes it: HVC and SMC are undefined there.
+bool Follower::is_call_of_user(uint64_t exception_type) const {
+  return exception_type == kCallException && !config_.m_profile && !need_context_ && context_.level == 0;
+}
+
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
   if (!target) take_return();  // a target in the trace does not come from the return stack, so nothing is popped
@@ -70,8 +76,9 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   }
   const bool walks = tells_place && known() && ip_ < back;
   if (tells_place && known() && !come_to(back, element.offset_bytes)) from_branch_ = false;  // the lost place is not where it branched to
-  const uint8_t call = walks && known() && is_after_svc(back) ? kEventSyscall : uint8_t{0};
-  hold_exception(tells_place ? static_cast<uint8_t>(kEventHasFrom | call) : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
+  const bool calls = walks && known() ? is_after_svc(back) : is_call_of_user(element.value);
+  const uint8_t flags = !tells_place ? 0 : calls ? kEventHasFrom | kEventSyscall : kEventHasFrom;
+  hold_exception(flags, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
 

@@ -221,6 +221,23 @@ TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
+// [ETMv4] "Exception types", Call: at EL0 its instruction is SVC, even where the code is missing. At EL1 it may be HVC or SMC.
+TEST(ArmElements, ACallWithoutCodeIsASystemCall) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64});
+  Raw kernel = kA64;
+  kernel.back() = 0x31;
+  const auto flags = [&](const Raw& start, uint8_t type) {
+    const ElementOutput output = decode(etmv4(), kBase64, code, trace(start, {0x06, type, 0x95, 0x03, 0x95, 0x01, 0xf7}));
+    for (const Event& event : output.events) {
+      if (event.kind == EventKind::async_branch) return static_cast<int>(event.flags);
+    }
+    return -1;
+  };
+  EXPECT_EQ(flags(kA64, 0x05), kEventHasFrom | kEventHasTo | kEventSyscall);
+  EXPECT_EQ(flags(kA64, 0x1d), kEventHasFrom | kEventHasTo);
+  EXPECT_EQ(flags(kernel, 0x05), kEventHasFrom | kEventHasTo);
+}
+
 // [ETMv4] "Numbered Data Synchronization Marker packet": belongs to data trace, not to the flow.
 TEST(ArmElements, DataMarkersAreLeftOut) {
   const auto code = code_of<uint32_t>({kNop64, kHere64});
