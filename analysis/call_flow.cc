@@ -100,7 +100,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   const Pending pending = *pending_;
   pending_.reset();
   FunctionId entered = kNoFunction;
-  const int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
+  int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
+  if (landing == 0 && finder_.is_probe_slot(at.id, to)) landing = kInSlot;
   resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to)},
           entered);
 }
@@ -128,7 +129,10 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.kind = kKinds[static_cast<size_t>(pending.way)];
   step.flags = (retpoline || pending.way == Way::jump) && enters ? kFlowEntry | kFlowNamed : to.flags;
   const bool may_skip = pending.way == Way::call_direct || (pending.way == Way::jump && !pending.indirect && to.function != pending.from);
-  if (may_skip && to.flags == kFlowNamed && finder_.skips_endbr(to.function, space_, to.ip, when())) step.flags |= kFlowEntry;
+  if (may_skip && to.flags == kFlowNamed && finder_.skips_endbr(to.function, space_, to.ip, when()) &&
+      !finder_.is_probe_slot(pending.from, to.ip)) {  // the probe is at the ENDBR64
+    step.flags |= kFlowEntry;
+  }
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
   if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
   if (ret && to.after_call) step.flags |= kFlowAfterCall;
@@ -462,7 +466,8 @@ void CallFlow::take_gap(const Gap& gap) {
 }
 
 void CallFlow::push(const FlowStep& step, bool resumes) {
-  if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
+  const bool arrives = step.kind == FlowKind::begin || step.kind == FlowKind::interrupt || step.kind == FlowKind::call;
+  if (!proved_ && arrives) held_unproved_.push_back(held_count());
   out_.push_back(step);
   chain_ = step.inlined;
   if (lost_ && step.kind == FlowKind::begin) dates_.set_beside_loss();

@@ -58,6 +58,8 @@ inline constexpr int32_t kLandsHere = INT32_MIN;
 inline constexpr int32_t kEntersSetjmp = INT32_MIN + 1;
 /// FlowStep::landing of a begin: the kernel's entry for system calls, or for interrupts and faults, of code that is not traced.
 inline constexpr int32_t kBySyscall = INT32_MIN + 2, kByInterrupt = INT32_MIN + 3;
+/// FlowStep::landing of a jump or far return: to the slot of a kprobe. Its code stands for instructions of the function that has the probe.
+inline constexpr int32_t kInSlot = INT32_MIN + 4;
 
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
@@ -203,8 +205,9 @@ class CallFlow {
     bool lands : 1 = false;  ///< it begins at a landing pad
     bool indirect : 1 = false;  ///< as in BranchCode
     bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
+    bool slot : 1 = false;   ///< it is in a slot of a kprobe
     bool sought_call : 1 = false, after_call : 1 = false;  ///< whether it was looked for, and found: kFlowAfterCall
-    [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : 0; }
+    [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : slot ? kInSlot : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
     [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
   };

@@ -48,6 +48,7 @@ void CallFlow::refresh(NodeId id) {
 void CallFlow::find_landings(Node& node, SpaceId space) {
   node.saves = (node.flags & kFlowEntry) != 0 && finder_.is_setjmp(node.function);
   node.lands = (node.flags & kFlowEntry) == 0 && finder_.is_landing(space, node.ip, when());
+  node.slot = finder_.is_probe_slot(node.function, node.ip);
   node.landing = node.way == Way::call || node.way == Way::call_direct ? finder_.landing_of(space, Ip{node.next().value - 1}, node.next(), when()) : 0;
 }
 

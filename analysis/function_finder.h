@@ -45,6 +45,12 @@ class FunctionFinder {
   [[nodiscard]] bool is_return_thunk(FunctionId id) const { return table_.info(id).name.find("return_thunk") != std::string::npos; }
   /// Whether a function's name is that of code that stands for an indirect jump: __x86_indirect_thunk_rax and others.
   [[nodiscard]] bool is_indirect_thunk(FunctionId id) const { return table_.info(id).name.starts_with("__x86_indirect_"); }
+  /// Whether code of a function is in slots of kprobes: a copy of a probed instruction, or what an optimised probe jumps to (linux
+  /// "kernel/kprobes.c", kprobe_insn_slots).
+  [[nodiscard]] bool is_probe_slot(FunctionId id, Ip ip) const {
+    const auto is_slot = [](std::string_view name) { return name.ends_with("kprobe_insn_page") || name.ends_with("kprobe_optinsn_page"); };
+    return is_kernel_half(ip) && is_slot(table_.info(id).name);
+  }
   /// Whether a function saves the place that it returns to, for longjmp: setjmp, its other names, and PLT entries that jump to it.
   [[nodiscard]] bool is_setjmp(FunctionId id) const;
   /// Returns kBySyscall or kByInterrupt if a function of the kernel is where the processor enters it, by Linux' name of it (linux

@@ -219,7 +219,7 @@ void CallTree::State::take_far_return(Now& now) {
   if (frames.empty()) return root(now);
   if (to_user && from_user) return arrive(now, {ended.return_to, ended.kind == FrameKind::syscall, true, ended.landing});
   if (frames.back().function == step.function) return;
-  const bool entry = (step.flags & kFlowEntry) != 0;
+  const bool entry = (step.flags & kFlowEntry) != 0 && step.landing != kInSlot;
   if ((ended.flags & kCallBreakpoint) != 0 && entry) {  // the handler emulated the CALL that the INT3 replaces
     enter(now, FrameKind::call, step.function, ended.return_to + kBreakpointCallBytes, 0);
   } else {
@@ -232,6 +232,8 @@ void CallTree::State::take_jump(Now& now) {
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
   if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
+  if (step.landing == kInSlot && frames.back().function != step.function)  // it jumps back into the function, which goes on
+    return void(enter(now, FrameKind::call, step.function, {}, middle_of(step)));
   const bool again = step.kind == FlowKind::jump && step.from == step.function && (step.flags & kFlowEntry) != 0;
   if ((frames.back().function == step.function && !again) || (step.flags & kFlowNamed) == 0) return;
   if ((step.flags & kFlowEntry) != 0) {

@@ -72,6 +72,7 @@ bool GroupBuilder::take_landing(const FlowStep& step) {
 
 bool GroupBuilder::take_jump(const FlowStep& step) {
   if (step.landing == kLandsHere) return take_landing(step);
+  if (step.landing == kInSlot) return false;
   if ((step.flags & kFlowNamed) == 0) {
     absorb(step);
     return true;
