@@ -44,7 +44,7 @@ const FlowStep kBack{.kind = FlowKind::jump, .flags = kFlowNamed, .function = kP
 // Slots at the start of their page, and in it.
 TEST(ProbeCalls, AnInt3ThatLeadsToASlotEndsNoCall) {
   for (const uint8_t flags : {kStart, kFlowNamed}) {
-    const FlowStep to_slot{.kind = FlowKind::far_return, .flags = flags, .function = kSlot, .to = Ip{kSlots}, .landing = kInSlot};
+    const FlowStep to_slot{.kind = FlowKind::far_return, .flags = flags, .function = kSlot, .landing = kInSlot, .to = Ip{kSlots}};
     EXPECT_EQ(calls_of({kTrap, to_slot, kBack}), "handler 10; slot 10; probed 40; ");
     // Without a jump at its end, an INT3 leads back.
     FlowStep second = kTrap, far_back = kBack;
@@ -56,7 +56,7 @@ TEST(ProbeCalls, AnInt3ThatLeadsToASlotEndsNoCall) {
 
 TEST(ProbeCalls, AJumpToAnOptimisedProbeEndsNoCall) {
   for (const uint8_t flags : {kStart, kFlowNamed}) {
-    const FlowStep to_slot{.kind = FlowKind::jump, .flags = flags, .function = kSlot, .from = kProbed, .to = Ip{kSlots}, .landing = kInSlot};
+    const FlowStep to_slot{.kind = FlowKind::jump, .flags = flags, .function = kSlot, .from = kProbed, .landing = kInSlot, .to = Ip{kSlots}};
     const FlowStep call{.kind = FlowKind::call, .flags = kStart, .function = kCallback, .to = Ip{kText + 0x900}, .return_to = Ip{kSlots + 0x50}};
     const FlowStep ret{.kind = FlowKind::ret, .flags = kFlowNamed, .function = kSlot, .to = Ip{kSlots + 0x50}};
     EXPECT_EQ(calls_of({to_slot, call, ret, kBack}), "callback 10; slot 30; probed 50; ");
