@@ -365,9 +365,9 @@ void CallFlow::take_async_branch(const Event& event) {
   if (pending_ && has_from) resolve(find(event.from), event.from);
   pending_.reset();
   if (is_dated(event)) told(likeliest(event), event.cycles);
+  const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
   const FoundFunction at = find(event.to);
-  const bool is_call = (event.flags & kEventSyscall) != 0;
   FlowStep step;
   step.kind = is_call ? FlowKind::call : FlowKind::interrupt;
   step.to = event.to;
@@ -466,8 +466,7 @@ void CallFlow::take_gap(const Gap& gap) {
 }
 
 void CallFlow::push(const FlowStep& step, bool resumes) {
-  const bool arrives = step.kind == FlowKind::begin || step.kind == FlowKind::interrupt || step.kind == FlowKind::call;
-  if (!proved_ && arrives) held_unproved_.push_back(held_count());
+  if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_count());
   out_.push_back(step);
   chain_ = step.inlined;
   if (lost_ && step.kind == FlowKind::begin) dates_.set_beside_loss();
