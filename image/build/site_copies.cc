@@ -123,14 +123,16 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
     }
     return best;
   };
-  size_t place = best_of(places(input.steps, copy.taken));
+  const Places told = places(input.steps, copy.taken);
+  size_t place = best_of(told);
   if (cost[place] != 0) {
     const size_t wider = best_of(places(input.steps, copy.limit));
     if (cost[wider] == 0) place = wider;
   }
   const bool half = cost[place] != 0 && half_written(input, copy);
-  const bool any_record = std::any_of(input.steps.begin(), input.steps.begin() + static_cast<ptrdiff_t>(place),
-                                      [](const SiteStep& s) { return s.kind == SiteStep::Kind::record; });
+  // Of code that came later, as of a module that was loaded, the first copy may be the one that was taken at the end.
+  const bool any_record = std::any_of(input.steps.begin() + static_cast<ptrdiff_t>(std::min(told.first, place)),
+                                      input.steps.begin() + static_cast<ptrdiff_t>(place), [](const SiteStep& s) { return s.kind == SiteStep::Kind::record; });
   if (copy.copy == 0 && (half || any_record)) {
     add_pending({FindingKind::base_copy_redated,
                  input.space,
