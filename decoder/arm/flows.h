@@ -17,8 +17,8 @@
 
 namespace ptd::arm {
 
-/// Bytes of atoms and addresses between an A-Sync and the packet that begins the flow after it, Trace Info or I-Sync. Trace units write few of them:
-/// 1 on a Juno board, 5 by a Cortex-A9. If there are more, the packet that should come before them is damaged or lost.
+/// Packets of the flow (atoms, branches, addresses) between an A-Sync and the packet that begins the flow after it, Trace Info or I-Sync. Trace units
+/// write few of them: 1 on a Juno board, 3 by a Cortex-A9. If there are more, the packet that should come before them is damaged or lost.
 inline constexpr uint64_t kMostUnread = 8;
 
 class Flows {

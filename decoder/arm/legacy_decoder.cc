@@ -64,6 +64,7 @@ struct LegacyDecoder::State {
   struct Place {
     Follower follower;
     uint64_t taken, cancel_at, unread_from;
+    uint32_t unread;
     bool synced, started, stands, cut, read, isync_is_lost;
   };
   [[nodiscard]] bool changes() const { return runs.changes(); }
@@ -109,7 +110,8 @@ struct LegacyDecoder::State {
   bool has_flow = true;            ///< ETMv3, PTM; of the others, only invalid packets are output
   bool read = false;               ///< some packet could be read: an I-Sync, or without flow an A-Sync
   uint64_t unread_from = kNever;   ///< the first atom or branch between an A-Sync and its I-Sync
-  bool isync_is_lost = false;      ///< and another A-Sync came
+  uint32_t unread = 0;             ///< such packets since the last A-Sync or I-Sync
+  bool isync_is_lost = false;      ///< another A-Sync came after them, or a packet that cannot be read
   uint64_t size_bytes = 0;         ///< of the segment
 };
 
@@ -205,13 +207,15 @@ void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
 void LegacyDecoder::State::pass_unread(const LegacyPacket& packet) {
   if (packet.kind == LegacyKind::async) {
     isync_is_lost |= unread_from != kNever;
+    unread = 0;
   } else if (packet.kind == LegacyKind::isync) {
-    const bool is_far = packet.offset_bytes - std::min(unread_from, packet.offset_bytes) > kMostUnread;
-    if (is_far || isync_is_lost || !packet.periodic) lose_unread(packet.offset_bytes);
+    if (unread > kMostUnread || isync_is_lost || !packet.periodic) lose_unread(packet.offset_bytes);
     unread_from = kNever;
+    unread = 0;
     isync_is_lost = false;
   } else if (has_atoms(packet) || packet.kind == LegacyKind::branch || packet.kind == LegacyKind::waypoint) {
     unread_from = std::min(unread_from, packet.offset_bytes);
+    ++unread;
   }
 }
 
@@ -222,8 +226,9 @@ void LegacyDecoder::State::lose_unread(uint64_t end) {
 }
 
 void LegacyDecoder::State::lose(const LegacyPacket& packet) {
-  lose_unread(packet.offset_bytes);
-  isync_is_lost = false;
+  if (read) lose_unread(packet.offset_bytes);  // otherwise at the first I-Sync, or at the end
+  isync_is_lost = unread_from != kNever;
+  unread = 0;
   if (synced) all.each([&](Follower& f) { f.lose(GapReason::bad_packet, packet.offset_bytes, 0); });
   synced = started = stands = false;
   cancel_at = kNever;
@@ -313,6 +318,7 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   state.at = 0;
   state.taken = 0;
   state.cancel_at = state.unread_from = kNever;
+  state.unread = 0;
   state.isync_is_lost = false;
   state.synced = state.started = state.stands = state.cut = state.read = false;
   state.windows.begin();
@@ -325,7 +331,7 @@ void LegacyDecoder::State::drop_taken() {
 
 LegacyDecoder::State::Place LegacyDecoder::State::place() {
   drop_taken();
-  return {all.only(), taken, cancel_at, unread_from, synced, started, stands, cut, read, isync_is_lost};
+  return {all.only(), taken, cancel_at, unread_from, unread, synced, started, stands, cut, read, isync_is_lost};
 }
 
 void LegacyDecoder::State::go_to(const Place& place) {
@@ -334,6 +340,7 @@ void LegacyDecoder::State::go_to(const Place& place) {
   taken = place.taken;
   cancel_at = place.cancel_at;
   unread_from = place.unread_from;
+  unread = place.unread;
   synced = place.synced;
   started = place.started;
   stands = place.stands;

@@ -51,6 +51,7 @@ void Resolver::begin(Bytes bytes, std::span<const TimestampRepair> repairs) {
   ignored_ = 0;
   awaits_address_ = overflowed_ = false;
   unread_from_ = kNone;
+  unread_ = 0;
   state_ = State::no_sync;
   sync_from_ = 0;
 }
@@ -63,6 +64,7 @@ bool Resolver::resync(uint64_t from) {
   }
   reader_.seek(at);
   unread_from_ = kNone;
+  unread_ = 0;
   info_is_lost_ = false;
   state_ = State::wait_info;
   return true;
@@ -234,10 +236,14 @@ void Resolver::on_start(const Packet& packet, uint64_t offset) {
   if (packet.kind == PacketKind::event) return flows_->each([&](Follower& f) { f.simple_event(EventKind::trace_event, element); });
   if (packet.kind == PacketKind::overflow) return stop(packet, offset);
   if (packet.kind == PacketKind::async && unread_from_ != kNone) info_is_lost_ = true;
-  if (!comes_before_info(packet.kind) && unread_from_ == kNone) unread_from_ = offset;
+  if (!comes_before_info(packet.kind)) {
+    unread_from_ = std::min(unread_from_, offset);
+    ++unread_;
+  }
   if (packet.kind != PacketKind::trace_info) return;
-  if (info_is_lost_ || offset - std::min(unread_from_, offset) > kMostUnread) lose_unread(offset);
+  if (info_is_lost_ || unread_ > kMostUnread) lose_unread(offset);
   unread_from_ = kNone;
+  unread_ = 0;
   state_ = State::decoding;
   depth_ = packet.extra;
   if (depth_ != 0) {

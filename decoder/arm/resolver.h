@@ -64,6 +64,7 @@ class Resolver {
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
   uint64_t unread_from_ = kNone;  ///< the first packet of the flow between an A-Sync and its trace info
+  uint32_t unread_ = 0;           ///< number of such packets
   bool info_is_lost_ = false;     ///< and another A-Sync came
   uint64_t packet_offset_ = 0;
   // The examined packets come after the queue and end at the position of the reader; their commits are counted.

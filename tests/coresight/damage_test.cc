@@ -216,6 +216,11 @@ TEST(ArmDamage, NoFlowWithoutIsyncIsAGap) {
       std::vector<arm::LegacyPacket> packets;
       arm::LegacyReader reader(whole, *(*opened)->arm_config(stream));
       for (const auto* more = &reader.next(); !more->empty(); more = &reader.next()) packets.insert(packets.end(), more->begin(), more->end());
+      for (const arm::LegacyPacket& packet : packets) {  // undamaged trace may begin at any A-Sync
+        if (packet.kind != arm::LegacyKind::async) continue;
+        segment.bytes = Bytes(whole).subspan(packet.offset_bytes);
+        EXPECT_EQ(walk(*decoder, segment).bad_packets, 0U) << name << stream << ", from " << packet.offset_bytes;
+      }
       const auto isync = std::find_if(packets.begin(), packets.end(), [](const auto& packet) { return packet.kind == arm::LegacyKind::isync; });
       ASSERT_TRUE(isync != packets.end() && isync + 1 != packets.end());
       const auto at = static_cast<std::ptrdiff_t>(isync->offset_bytes), end = static_cast<std::ptrdiff_t>(isync[1].offset_bytes);
