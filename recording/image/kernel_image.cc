@@ -174,7 +174,7 @@ void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, i
   const Ip ip{symbol.addr};
   if (symbol.unregister) {
     const TimeNs last = symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time;
-    if (!lives_.close(ip, last)) ends_.push_back({ip, symbol.size_bytes, last});
+    if (!lives_.close(ip, last)) ends_.push_back({ip, symbol.size_bytes, symbol.name, last});
     const bool out_of_line = symbol.type == kKsymbolOol && symbol.size_bytes <= kMaxOolBytes && is_kernel_half(ip);
     if (out_of_line && time > kTimeMin) removals_.push_back({ip, symbol.size_bytes, time});
     return;
@@ -210,7 +210,7 @@ std::vector<KernelModule> KernelImage::mapped_modules() const {
 NameRecords KernelImage::name_records() const {
   NameRecords records;
   for (const Ksymbol& symbol : ksymbols_) records.add(symbol.ip, symbol.name, lives_.live(symbol.live));
-  for (const Removal& end : ends_) records.add_end(end.ip, end.size_bytes, end.when);
+  for (const NameEnd& end : ends_) records.add_end(end.ip, end.size_bytes, end.name, end.when);
   return records;
 }
 
@@ -494,13 +494,18 @@ uint64_t KernelImage::created_bytes(Ip ip, Interval live) const {
 
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
   const BpfFunctions functions(features.bpf_progs);
+  const auto module_of_name = [&](const std::string& name, bool bpf) {
+    const auto listed = generated_modules_.find(name);
+    return module_name(bpf ? "[bpf]" : listed != generated_modules_.end() ? listed->second : "[kernel]");
+  };
+  name_records().each_ended([&](Ip ip, const std::string& name, const NameRecords::Part& part) {
+    image.add_range({kernel_of_machine(machine_), ip, part.size_bytes, part.live, name, module_of_name(name, name.starts_with("bpf_"))});
+  });
   for (const Ksymbol& symbol : ksymbols_) {
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
     const uint64_t created = bpf ? created_bytes(symbol.ip, live) : 0, size_bytes = created != 0 ? created : symbol.size_bytes;
-    const auto listed = generated_modules_.find(symbol.name);
-    const std::string module = bpf ? "[bpf]" : listed != generated_modules_.end() ? listed->second : "[kernel]";
-    image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_name(module)});
+    image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_of_name(symbol.name, bpf)});
     if (!bpf) continue;  // OOL: its bytes are pokes
     Section section;
     section.space = kernel_of_machine(machine_);

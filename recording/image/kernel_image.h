@@ -117,7 +117,13 @@ class KernelImage {
     TimeNs when;
   };
   std::vector<Ksymbol> ksymbols_;
-  std::vector<Removal> ends_;                               // of names that no record gave
+  struct NameEnd {
+    Ip ip;
+    uint64_t size_bytes = 0;
+    std::string name;
+    TimeNs when;
+  };
+  std::vector<NameEnd> ends_;                               // of names that no record gave
   std::map<uint64_t, std::map<TimeNs, uint64_t>> created_;  // by address and time: size
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;

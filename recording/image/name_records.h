@@ -26,11 +26,19 @@ class NameRecords {
     here.names.insert(name);
   }
   /// Adds the end of a name that was there before the first record.
-  void add_end(Ip ip, uint64_t size_bytes, TimeNs last) {
+  void add_end(Ip ip, uint64_t size_bytes, const std::string& name, TimeNs last) {
     Records& here = by_address_[ip.value];
     if (here.has_end || (!here.names.empty() && here.lives.first <= last)) return;
     here.has_end = true;
     here.end = {{kTimeMin, last}, size_bytes};
+    here.ended = name;
+  }
+  /// Calls `visit` with the address, name, time and size of each name that was there before the first record, if its record gives a size.
+  template <typename Visit>
+  void each_ended(const Visit& visit) const {
+    for (const auto& [address, records] : by_address_) {
+      if (records.has_end && records.end.size_bytes != 0) visit(Ip{address}, records.ended, records.end);
+    }
   }
   /// Returns when and how far a name of a list is valid. `size_bytes`: up to the next name. Code of BPF, probes and trampolines has its names from
   /// records, except what was there before the first of them; of a module, a list has the names that records of its address leave over.
@@ -46,7 +54,12 @@ class NameRecords {
     if (!recorded) return {{{}, size_bytes}};
     const Records& records = here->second;
     std::vector<Part> parts;
-    if (generated && records.has_end) return {{records.end.live, records.end.size_bytes != 0 ? records.end.size_bytes : size_bytes}};
+    if (generated && records.has_end) {
+      const bool ended = symbol.name == records.ended;
+      if (ended && records.end.size_bytes == 0) return {{records.end.live, size_bytes}};
+      if (ended || records.names.contains(symbol.name) || records.end.live.last == kTimeMax) return {};  // the records give it
+      return {{{TimeNs{records.end.live.last.value + 1}, kTimeMax}, size_bytes}};
+    }
     const bool begins = !records.has_end && records.lives.first > kTimeMin && !(generated && records.names.contains(symbol.name));
     if (begins) parts.push_back({{kTimeMin, TimeNs{records.lives.first.value - 1}}, size_bytes});
     const TimeNs last = records.names.empty() ? records.end.live.last : records.lives.last;
@@ -62,7 +75,8 @@ class NameRecords {
     std::set<std::string> names;
     Interval lives;  ///< from the first record to the end of the last name
     bool has_end = false;
-    Part end;        ///< of the name before the first record
+    Part end;        ///< of the name before the first record, `ended`
+    std::string ended;
   };
   std::map<uint64_t, Records> by_address_;
 };

@@ -377,11 +377,14 @@ TEST_F(Fold, NamesOfGeneratedCodeEndWithTheirRecords) {
   record(0x3000, 0x154, 2, false, "ftrace_trampoline", 1000);
   record(0x5000, 0x100, 2, true, "ftrace_trampoline", 1000);  // was there before the recording
   record(0x3000, 0x154, 2, true, "ftrace_trampoline", 2000);
+  record(0x6000, 0x40, 2, true, "ftrace_trampoline", 1000);    // likewise; another one came to its place
+  record(0x6000, 0x40, 2, false, "other_trampoline", 1200);
   record(0x9000, 0x80, 1, false, "bpf_prog_1", 0);
   record(0xb000, 0x10, 2, false, "ftrace_trampoline", 1500);  // before a module came to its place
   record(0xb000, 0x10, 2, true, "ftrace_trampoline", 1600);
   dir_.write("kcore_dir/kallsyms",
              "ffffffff81003000 t ftrace_trampoline [__builtin__ftrace]\nffffffff81005000 t ftrace_trampoline [__builtin__ftrace]\n"
+             "ffffffff81006000 t other_trampoline [__builtin__ftrace]\n"
              "ffffffff81007000 t kprobe_insn_page [__builtin__kprobes]\nffffffff81009000 t bpf_prog_1 [bpf]\nffffffff8100b000 t one [late]\n"
              "ffffffff8100b020 t two [late]\n");
   dir_.write("kcore_dir/modules", "late 4096 0 - Live 0xffffffff8100b000\n");
@@ -400,6 +403,9 @@ TEST_F(Fold, NamesOfGeneratedCodeEndWithTheirRecords) {
   EXPECT_EQ(name_at(0x50ff, 900), trampoline);
   EXPECT_EQ(name_at(0x5100, 900), "");
   EXPECT_EQ(name_at(0x5000, 1100), "");
+  EXPECT_EQ(name_at(0x6000, 900), trampoline);
+  EXPECT_EQ(name_at(0x6000, 1100), "");
+  EXPECT_EQ(name_at(0x6000, 1300), "other_trampoline [__builtin__ftrace]");
   EXPECT_EQ(name_at(0x7fff, 5000), slots);
   EXPECT_EQ(name_at(0x8000, 5000), "");
   EXPECT_EQ(name_at(0x907f, 5000), "bpf_prog_1 [bpf]");
