@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "analysis/call_flow.h"
 #include "analysis/base/kernel_entry.h"
+#include "analysis/call_flow.h"
 #include "image/code_name.h"
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
