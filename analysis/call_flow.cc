@@ -97,13 +97,13 @@ void CallFlow::resolve_ahead() {
 
 // The open branch went `to` there.
 void CallFlow::resolve(const FunctionAt& at, Ip to) {
-  const Pending pending = *pending_;
-  pending_.reset();
+  const Pending& pending = *pending_;
   FunctionId entered = kNoFunction;
   int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
   if (landing == 0 && finder_.is_probe_slot(at.id, to)) landing = kInSlot;
   resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to)},
           entered);
+  pending_.reset();
 }
 
 // `entered`: Node::entered of the target.
@@ -111,7 +111,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending.way == Way::none) return;
   const FunctionId filled_by = std::exchange(return_stack_filled_by_, kNoFunction);
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
-  if (pending.way == Way::jump && !again && (to.function == pending.from || jumps_inside(pending, to))) return;
+  if (pending.way == Way::jump && !again && (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function)))) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
   if (pending.way == Way::call_direct && fills_return_stack(pending.return_to, to.ip)) {
@@ -125,7 +125,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
   static constexpr FlowKind kKinds[] = {FlowKind::jump, FlowKind::jump, FlowKind::call,      FlowKind::call,
                                         FlowKind::call, FlowKind::ret,  FlowKind::far_return};  // by Way
-  FlowStep& step = out_.emplace_back();
+  out_.push_back(new_step_);
+  FlowStep& step = out_.back();
   step.kind = kKinds[static_cast<size_t>(pending.way)];
   step.flags = (retpoline || pending.way == Way::jump) && enters ? kFlowEntry | kFlowNamed : to.flags;
   const bool may_skip = pending.way == Way::call_direct || (pending.way == Way::jump && !pending.indirect && to.function != pending.from);
@@ -146,11 +147,9 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (to.flags == kFlowNamed && (ret ? !to.after_call || retpoline : pending.indirect)) [[unlikely]] go_back();
 }
 
-// Whether a jump stays in the function that its instruction is in. The block may have begun in another one, whose code goes on there without a branch:
-// entry_SYSCALL_64 of Linux is three symbols, one after the other.
-bool CallFlow::jumps_inside(const Pending& pending, const Target& to) {
-  return to.flags == kFlowNamed && find(Ip{pending.return_to.value - 1}).id == to.function;
-}
+// Whether a jump into `to`, with this address after it, stays in the function that its instruction is in. The block may have begun in another one,
+// whose code goes on there without a branch: entry_SYSCALL_64 of Linux is three symbols, one after the other.
+bool CallFlow::jumps_inside(Ip after, FunctionId to) { return find(Ip{after.value - 1}).id == to; }
 
 // The last step has led into the middle of a function. If that had just jumped to the start of the code that ends with this step, the code was
 // called: a thunk that serves as an indirect jump, or a function that returns to an address which the other one has pushed.
@@ -169,7 +168,7 @@ void CallFlow::go_back() {
   step.kind = FlowKind::ret;
 }
 
-CallFlow::Target CallFlow::target_at(NodeId id) const {
+[[gnu::always_inline]] inline CallFlow::Target CallFlow::target_at(NodeId id) const {
   const Node& node = nodes_->nodes[id];
   Target to{.ip = node.ip, .function = node.function, .module = node.module, .landing = node.entry_landing(), .flags = node.flags, .after_call = node.after_call};
   if (!inlined_code_) return to;
@@ -183,8 +182,7 @@ CallFlow::Target CallFlow::target_at(NodeId id) const {
   Node& here = node(block.node);
   branch_uncertain_ = uncertain_ || (block.flags & kUncertainFlags) != 0;
   if (pending_) {
-    const Pending open = *pending_;
-    pending_.reset();
+    const Pending& open = *pending_;  // not a copy: its loads would span stores that are not done
     if (!here.thunk || open.way != Way::jump) {
       if (is_return(open.way) && !here.sought_call) [[unlikely]] {
         here.sought_call = true;
@@ -192,6 +190,7 @@ CallFlow::Target CallFlow::target_at(NodeId id) const {
       }
       resolve(open, target_at(block.node), here.entered);
     }
+    pending_.reset();
   } else if (!flowing_) [[unlikely]] {
     begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }

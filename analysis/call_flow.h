@@ -302,7 +302,7 @@ class CallFlow {
     bool after_call = false;  ///< kFlowAfterCall
   };
   [[nodiscard]] Target target_at(NodeId id) const;
-  bool jumps_inside(const Pending& pending, const Target& to);
+  bool jumps_inside(Ip after, FunctionId to);
   void go_back();
   [[nodiscard]] bool follows_call(Ip ip) { return finder_.follows_call(space_, ip, cursor_.context().mode, when()); }
   void take_mark(const Mark& mark);
@@ -365,6 +365,7 @@ class CallFlow {
   FlowDates dates_;
   uint64_t last_position_ = 0;
   FlowPart part_ = FlowPart::before;
+  const FlowStep new_step_;            ///< copied where one is added: the compiler clears a temporary with "rep stos", which takes longer than the rest
   std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
   size_t dated_ = 0;                   ///< the number of the former
   std::vector<InlinedMove> moves_;     ///< of the steps in out_, each with a point after that of its step

@@ -112,7 +112,9 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   for (const Point& point : points) {
     if (point.resumes) waited += shares.wait;
     const uint64_t here = point.position - anchor_position_;
-    *date = {TimeNs{now_.value + running(here) + waited}, now_, 0};
+    date->time = TimeNs{now_.value + running(here) + waited};
+    date->floor = now_;
+    date->cycles = 0;
     if (counts) {
       const uint64_t cycles_here = cycles_until(here);
       date->cycles = cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0);

@@ -14,7 +14,7 @@ namespace ptd {
 class OpenCounts {
  public:
   /// The counter of `function`, a FunctionId; valid until clear().
-  uint32_t& operator[](uint32_t function) {
+  [[gnu::always_inline]] uint32_t& operator[](uint32_t function) {
     const uint32_t index = function + 1;  // kNoFunction has the first one
     const size_t page = index / kPage;
     if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);
@@ -26,7 +26,7 @@ class OpenCounts {
  private:
   static constexpr size_t kPage = 64;
   using Page = std::array<uint32_t, kPage>;
-  void make(size_t page) {
+  [[gnu::noinline]] void make(size_t page) {
     if (page >= pages_.size()) pages_.resize(page + 1);
     pages_[page] = std::make_unique<Page>();
   }
