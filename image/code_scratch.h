@@ -62,7 +62,11 @@ struct CodeView::Scratch {
   std::vector<SectionRect> rects;
   std::vector<Opening> openings;
   std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
-  std::vector<const std::byte*> sources;  // per candidate, its bytes if they come from one part
+  struct Merged {
+    const std::byte* source = nullptr;  // its bytes, if they come from one part
+    bool differs = false;               // it has versions that are healed and others that are not
+  };
+  std::vector<Merged> merged;  // per candidate
   std::vector<uint32_t> pick;             // per part, the choice in the current combination
 
   // State of the current fetch.
@@ -100,6 +104,7 @@ struct CodeView::Scratch {
   void combine(uint32_t fixed_part, uint32_t fixed_choice);
   [[nodiscard]] bool consistent() const;
   bool merge_shared();
+  void merge(uint32_t index, CodeFlag flags, Interval possible, Interval certain);
   void emit();
   [[nodiscard]] Interval run_certain(const Part& part, const Choice& choice, uint64_t compared) const;
   [[nodiscard]] const Choice& chosen(size_t part) const { return choices[parts[part].first_choice + pick[part]]; }

@@ -349,16 +349,25 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   return {data->certain(site, first).first, data->certain(site, last).last};
 }
 
+// Adds other moments, at which its bytes are live with these flags, to a candidate. If only some of its versions are healed, the moment decides whether
+// the bytes are: then they are certain at none, and each fetch says it for the moments that it is asked for.
+void CodeView::Scratch::merge(uint32_t index, CodeFlag flags, Interval possible, Interval certain) {
+  CodeCandidate& candidate = out[index];
+  bool& differs = merged[index].differs;
+  differs = differs || any(flags, CodeFlag::healed) != any(candidate.flags, CodeFlag::healed);
+  candidate.possible = hull(candidate.possible, possible);
+  candidate.certain = differs ? Interval{kTimeMax, kTimeMin} : join_certain(candidate.certain, certain, when);
+  if (!any(flags, CodeFlag::healed)) candidate.flags = candidate.flags & ~CodeFlag::healed;
+}
+
 // Merges the choice into a candidate with the same bytes. A static key switched thousands of times has two contents, so versions that share
 // bytes need no further comparison.
 bool CodeView::Scratch::merge_shared() {
   if (parts.size() != 1) return false;
   const Choice& choice = chosen(0);
   for (uint32_t i = 0; choice.bytes != nullptr && i < count; ++i) {
-    if (sources[i] != choice.bytes) continue;
-    out[i].possible = hull(out[i].possible, choice.possible);
-    out[i].certain = join_certain(out[i].certain, intersect(choice.certain, flags_constant), when);
-    if (!any(choice.flags, CodeFlag::healed)) out[i].flags = out[i].flags & ~CodeFlag::healed;
+    if (merged[i].source != choice.bytes) continue;
+    merge(i, choice.flags, choice.possible, intersect(choice.certain, flags_constant));
     return true;
   }
   return false;
@@ -397,10 +406,8 @@ void CodeView::Scratch::emit() {
   for (uint32_t i = 0; i < count; ++i) {
     CodeCandidate& known = out[i];
     if (known.bytes.size() != filled || std::memcmp(known.bytes.data(), bytes.data(), filled) != 0) continue;
-    known.possible = hull(known.possible, candidate.possible);
-    known.certain = join_certain(known.certain, candidate.certain, when);
+    merge(i, candidate.flags, candidate.possible, candidate.certain);
     known.version = std::min(known.version, candidate.version);
-    if (!any(candidate.flags, CodeFlag::healed)) known.flags = known.flags & ~CodeFlag::healed;
     known.flags = known.flags | (candidate.flags & ~CodeFlag::healed);
     return;
   }
@@ -409,7 +416,7 @@ void CodeView::Scratch::emit() {
     return;
   }
   buffers[count] = bytes;
-  sources[count] = parts.size() == 1 ? chosen(0).bytes : nullptr;
+  merged[count] = {parts.size() == 1 ? chosen(0).bytes : nullptr, false};
   candidate.bytes = Bytes{buffers[count].data(), filled};
   out[count++] = candidate;
 }
@@ -529,7 +536,7 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   s.overflow = false;
   if (s.buffers.size() < out.size()) {
     s.buffers.resize(out.size());
-    s.sources.resize(out.size());
+    s.merged.resize(out.size());
   }
   s.look_at_suspect_windows();
   s.collect_parts();

@@ -57,6 +57,21 @@ TEST(TimelineHeal, ACertainContentHasTheSameFlagsThroughout) {
   EXPECT_FALSE(healed.candidates[0].certain.contains(at(350)) || after.candidates[0].certain.contains(at(200)));
 }
 
+// At 250 it is healed, at 350 it is not: that its bytes are the same throughout does not say which.
+TEST(TimelineHeal, AContentOfHealedAndOtherVersionsIsCertainAtNoMoment) {
+  TimelineBuilder builder;
+  builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x10}, 100));
+  builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x20}, 300));
+  builder.add_edit(poke(kKernelIp, {0x66, 0x20}, {0x66, 0x30}, 400));
+  CodeView view(builder.build());
+  for (const Interval when : {during(250, 350), during(250, 450)}) {
+    const Got both = fetch(view, kKernelSpace, kKernelIp, when, 1, {{0, 2}});
+    ASSERT_EQ(both.hex(), "66");
+    EXPECT_FALSE(any(both.candidates[0].flags, CodeFlag::healed));
+    EXPECT_TRUE(both.candidates[0].certain.empty());
+  }
+}
+
 TEST(TimelineHeal, CreationAndRemoval) {
   TimelineBuilder builder;
   builder.add_edit(poke(kKernelIp, {}, {1, 2, 3}, 100));
