@@ -1,4 +1,4 @@
-// Names of the entries of Linux on x86, as kallsyms of Linux 4.18, 5.4 and 6.1 lists them.
+// Names of the entries of Linux on x86, as kallsyms of Linux 4.18, 5.4 and 6.1 lists them. common_interrupt is no entry: irq_entries_start comes before it.
 #include <gtest/gtest.h>
 
 #include "analysis/base/kernel_entry.h"
@@ -13,12 +13,13 @@ TEST(KernelEntries, OfSystemCalls) {
 
 TEST(KernelEntries, OfInterruptsAndExceptions) {
   for (const char* name : {"page_fault", "general_protection", "nmi", "int3", "debug", "double_fault", "invalid_TSS", "apic_timer_interrupt",
-                           "reschedule_interrupt", "common_interrupt", "irq_entries_start", "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"})
+                           "reschedule_interrupt", "call_function_single_interrupt", "xennmi", "irq_entries_start", "asm_exc_page_fault", "asm_sysvec_apic_timer_interrupt"})
     EXPECT_EQ(kernel_entry(name), KernelEntry::interrupt) << name;
 }
 
 TEST(KernelEntries, OtherFunctionsAreNone) {
-  for (const char* name : {"", "do_syscall_64", "do_page_fault", "schedule", "ret_from_fork", "entry", "page_fault_oops", "overflows"})
+  for (const char* name : {"", "do_syscall_64", "do_page_fault", "schedule", "ret_from_fork", "entry", "page_fault_oops", "overflows", "hrtimer_interrupt",
+                           "get_next_timer_interrupt", "i8042_interrupt", "common_interrupt"})
     EXPECT_EQ(kernel_entry(name), KernelEntry::none) << name;
 }
 
