@@ -85,6 +85,7 @@ void Follower::put_mark(size_t before_block) {
   mark.cycles = cycles_;
   push(out_->marks, mark);
   mark_due_ = false;
+  is_marked_ = true;
   marked_mode_ = mode_;
 }
 
@@ -144,6 +145,14 @@ void Follower::hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t 
 void Follower::flush_exception(bool has_to, Ip to) {
   if (!has_exception_) return;
   has_exception_ = false;
+  if (!std::exchange(is_marked_, true)) {  // no block comes before it, and its thread is needed, too
+    const bool was_due = mark_due_;
+    put_mark(out_->blocks.size());
+    Mark& mark = out_->marks.back();
+    mark.time = exception_.time;
+    mark.about = exception_.about;
+    mark_due_ = was_due;
+  }
   exception_.before_block = static_cast<uint32_t>(out_->blocks.size());
   if (has_to) {
     exception_.to = to;

@@ -230,7 +230,7 @@ class Follower {
   bool is_wrong_ = false;                ///< the current packet is in it
   Interval time_;
   uint64_t cycles_ = 0;
-  bool mark_due_ = true;
+  bool mark_due_ = true, is_marked_ = false;  ///< is_marked_: the segment has a mark
   ExecMode marked_mode_ = ExecMode::unknown;
 
   // An exception that is held until its handler's address

@@ -6,6 +6,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "image/source/code_bytes.h"
+#include "ptdecode/flow_cursor.h"
 #include "ptdecode/timeline_builder.h"
 #include "tests/coresight/support/opencsd_peer.h"
 
@@ -18,6 +19,7 @@ constexpr uint64_t kBase32 = 0x8000, kBase64 = 0x10000;
 constexpr uint32_t kNop64 = 0xd503201f, kHere64 = 0x14000000;  // b .
 
 // [ETMv4] "Trace Info", "Trace On"; then an address with a context: A32 and T32 at kBase32, A64 at kBase64; EL0, non-secure.
+constexpr ptrdiff_t kTraceOnAt = 15;
 Raw trace(const Raw& start, const Raw& rest) {
   Raw raw(11, 0);
   for (const Raw& part : {Raw{0x80, 0x01, 0x01, 0x00, 0x04}, start, rest}) {
@@ -35,11 +37,14 @@ std::vector<std::byte> code_of(std::initializer_list<Word> words) {
   return {raw.begin(), raw.end()};
 }
 
+constexpr int32_t kThread = 77;
+
 struct ElementOutput {
   std::vector<std::pair<uint64_t, uint64_t>> blocks;  // [start, end)
   std::vector<uint64_t> addresses;                    // of instructions
   std::vector<Event> events;
   std::vector<Gap> gaps;
+  std::vector<int32_t> threads;  // of the events
 };
 
 arm::TraceConfig etmv4() {
@@ -67,16 +72,25 @@ ElementOutput decode(const arm::TraceConfig& config, uint64_t base, const std::v
   options.config = config;
   options.follow.default_space = section.space;
   options.follow.exact_only = exact;
+  options.follow.use_time = true;
+  options.follow.time.time_mult = 1;
   builder.add_section(std::move(section));
   const Timeline timeline = builder.build();
   const ContextTrack contexts;
   arm::Decoder decoder(timeline, contexts, options);
   AuxSegment segment;
   segment.bytes = std::as_bytes(std::span(packets));
+  segment.tid = kThread;
+  segment.time = {TimeNs{1}, TimeNs{1000}};
   Batch batch;
   decoder.begin(segment);
   EXPECT_FALSE(decoder.next(batch));
   ElementOutput output;
+  FlowCursor cursor;
+  cursor.begin(batch);
+  for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+    if (item == FlowItem::event) output.threads.push_back(cursor.context().tid);
+  }
   for (const Block& block : batch.blocks) {
     const BlockInfo& info = decoder.blocks().info(block.node);
     output.blocks.emplace_back(info.ip.value - base, info.ip.value - base + info.size_bytes);
@@ -219,6 +233,25 @@ TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   const ElementOutput output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
   ASSERT_EQ(count(output, EventKind::async_branch), 1U);
   EXPECT_TRUE(output.gaps.empty());
+}
+
+// A segment may begin with an exception, if a sync point comes just before it. The event has its thread, though no block comes before it, and the first
+// block's mark has a later time.
+TEST(ArmElements, AnExceptionBeforeTheFirstBlockHasAThread) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  const Raw exception{0x06, 0x1d, 0x95, 0x00}, handler{0x95, 0x02};
+  Raw packets;
+  for (const Raw& part : {exception, Raw{0x02, 0x10}, handler, Raw{0x02, 0x20}, Raw{0xf7}}) packets.insert(packets.end(), part.begin(), part.end());
+  Raw segment = trace(kA64, packets);
+  segment.erase(segment.begin() + kTraceOnAt);
+  const ElementOutput output = decode(etmv4(), kBase64, code, segment);
+  EXPECT_EQ(output.blocks, (Blocks{{8, 20}}));
+  ASSERT_EQ(count(output, EventKind::async_branch), 1U);
+  for (size_t i = 0; i < output.events.size(); ++i) {
+    if (output.events[i].kind != EventKind::async_branch) continue;
+    EXPECT_EQ(output.events[i].time.first, TimeNs{0x10});
+    EXPECT_EQ(output.threads[i], kThread);
+  }
 }
 
 // [ETMv4] "Exception types", Call: at EL0 its instruction is SVC, even where the code is missing. At EL1 it may be HVC or SMC.
