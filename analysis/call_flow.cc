@@ -506,65 +506,6 @@ size_t CallFlow::drop_unproved() {
   return first;
 }
 
-// A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
-void CallFlow::told(TimeNs time, uint64_t cycles) {
-  if (dates_.in_ns()) timed_ = true;
-  else time = kTimeMin;  // for the cycles only
-  const std::optional<uint64_t> last = dates_.last_count();
-  const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
-  if (dates_.timed() && time <= dates_.now() && !counts) return;
-  put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));
-}
-
-// Gives out the steps that wait: `dates` has one for each and its moves, or none if they go on to wait.
-void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
-  if (!epoch_time_.contains(when())) begin_epoch();
-  if (dates.empty()) return;
-  const bool plain = dropped_cycles_ == 0 && !held_dropped_;
-  const uint8_t estimated = dates_.estimated() ? kFlowEstimated : 0;
-  const FlowDates::Date* date = dates.data();
-  InlinedMove* move = moves_.data() + dated_moves_;
-  for (FlowStep* step = out_.data() + dated_; step != out_.data() + out_.size(); ++step, ++date) {
-    step->flags |= estimated;
-    step->time = date->time;
-    step->floor = date->floor;
-    step->cycles = date->cycles;
-    if (!plain) {
-      dropped_cycles_ += date->cycles;
-      if (step->kind != FlowKind::dropped) step->cycles = std::exchange(dropped_cycles_, 0);
-    }
-    for (const InlinedMove* const end = move + step->moves; move != end; ++move) {
-      ++date;
-      move->time = date->time;
-      move->cycles = date->cycles;
-    }
-  }
-  dated_moves_ = moves_.size();
-  put_out_dated();
-}
-
-void CallFlow::put_out_dated() {
-  if (!held_unproved_.empty() || held_dropped_) {
-    auto unproved = held_unproved_.begin();
-    size_t kept = dated_;
-    for (size_t i = 0, count = held_count(); i < count; ++i) {
-      const FlowStep step = held(i);
-      const bool proved = unproved == held_unproved_.end() || *unproved != i;
-      if (!proved) ++unproved;
-      if (step.kind == FlowKind::dropped) continue;
-      if (proved) {
-        out_[kept++] = step;
-      } else {
-        unproved_.push_back(step);
-      }
-    }
-    out_.resize(kept);
-    held_unproved_.clear();
-    held_dropped_ = false;
-  }
-  dated_ = out_.size();
-}
-
 void CallFlow::give(std::vector<FlowStep>& steps, std::vector<InlinedMove>& moves) {
   const bool may_be_call = dated_ != 0 && dated_ == out_.size() && out_.back().kind == FlowKind::jump;  // go_back() decides
   const size_t given = dated_ - (may_be_call ? 1 : 0), moves_given = dated_moves_ - (may_be_call ? out_.back().moves : 0);
@@ -582,6 +523,7 @@ void CallFlow::finish(TimeNs end) {
   pending_.reset();
   drop_unproved();
   if (timed_ && (lost_ || !flowing_) && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
+  if (next_cut_ != kTimeMax && dates_.timed() && held_count() != 0) put_cut(dates_.anchor_position());
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);

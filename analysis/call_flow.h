@@ -35,7 +35,7 @@ enum class FlowKind : uint8_t {
   /// The thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Between `floor` and `return_to`, which is a time. Only if
   /// fibres are followed.
   fibre,
-  inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed
+  inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed. Nothing if `inlined` is kUnknownInlining
   dropped,     ///< of CallFlow only: waits for a time, and will not be given out
   moves,       ///< of CallTree only: an InlinedRun
 };
@@ -180,6 +180,12 @@ class CallFlow {
   }
   /// Makes steps of announced fibres (docs/ANNOUNCE.md) from here on.
   void follow_fibres() { follows_fibres_ = true; }
+  /// Makes a step without an effect at each of the two timing packets around either end of `window`. The flow runs evenly between two of them, so that
+  /// what it executes there can be divided.
+  void divide_at(Interval window) {
+    window_ = window;
+    next_cut_ = window.first;
+  }
   /// Sets FlowStep::part of the steps that the flow makes from here on.
   void set_part(FlowPart part) { part_ = part; }
   /// Returns how many instructions the flow has executed so far.
@@ -324,6 +330,8 @@ class CallFlow {
   void push(const FlowStep& step, bool resumes = false);
   void hold(bool resumes, bool silent);
   void told(TimeNs time, uint64_t cycles);
+  void tell_across(TimeNs time, std::optional<uint64_t> cycles);
+  void put_cut(uint64_t position);
   void put_out(std::span<const FlowDates::Date> dates);
   void prove();
   [[nodiscard]] std::optional<FlowKind> first_unproved() const;
@@ -363,6 +371,8 @@ class CallFlow {
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
   FlowDates dates_;
+  Interval window_;                ///< see divide_at()
+  TimeNs next_cut_ = kTimeMax;     ///< the next end of it
   uint64_t last_position_ = 0;
   FlowPart part_ = FlowPart::before;
   const FlowStep new_step_;            ///< copied where one is added: the compiler clears a temporary with "rep stos", which takes longer than the rest

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "analysis/base/cycle_share.h"
@@ -92,6 +93,10 @@ class FlowDates {
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet
   [[nodiscard]] uint64_t position() const { return position_; }
   [[nodiscard]] size_t waiting() const { return point_count_; }
+  [[nodiscard]] uint64_t first_waiting() const { return points_[0].position; }     ///< the position of the first point that waits; there must be one
+  [[nodiscard]] uint64_t anchor_position() const { return anchor_position_; }      ///< that of the last anchor
+  /// Returns the cycles of the code between the last point with a date and the last anchor. The next point's do not include them then.
+  uint64_t take_cycles_left() { return std::exchange(cycles_left_, 0); }
 
  private:
   struct Point {

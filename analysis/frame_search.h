@@ -22,7 +22,7 @@ inline constexpr uint64_t kMostGroupSteps = 1U << 13;
 
 /// Returns whether an exception that leaves a call goes on at `to`. `landing`: FlowStep::landing of the call.
 [[nodiscard]] inline bool lands_at(Ip return_to, int32_t landing, Ip to) {
-  return landing > kByInterrupt && landing != 0 && return_to + static_cast<uint64_t>(int64_t{landing} - 1) == to;
+  return landing > kInSlot && landing != 0 && return_to + static_cast<uint64_t>(int64_t{landing} - 1) == to;
 }
 
 }  // namespace ptd

@@ -34,6 +34,7 @@ bool CallTree::accepts(const CallGroup& group) const { return state_->accepts(gr
 uint32_t CallTree::take(const CallGroup& group) { return state_->take(group); }
 bool CallTree::is_open(FunctionId function) const { return state_->stacks[state_->last_thread].open[function] != 0; }
 void CallTree::restart(TimeNs time, std::vector<CallStep>& out) { state_->restart(time, out); }
+void CallTree::take_until(TimeNs end, const FlowStep& next) { state_->take_until(end, next); }
 void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
   state_->finish(out, until, goes_on);
 }
@@ -233,7 +234,7 @@ void CallTree::State::take_jump(Now& now) {
   if (frames.empty()) return root(now);
   if (const size_t depth = step.landing == kLandsHere ? frame_of_landing(now) : 0; depth != 0) return leave_to(now, depth);
   if (step.landing == kInSlot && frames.back().function != step.function)  // it jumps back into the function, which goes on
-    return void(enter(now, FrameKind::call, step.function, {}, middle_of(step)));
+    return void(enter(now, FrameKind::call, step.function, {}, 0));
   const bool again = step.kind == FlowKind::jump && step.from == step.function && (step.flags & kFlowEntry) != 0;
   if ((frames.back().function == step.function && !again) || (step.flags & kFlowNamed) == 0) return;
   if ((step.flags & kFlowEntry) != 0) {
@@ -473,11 +474,39 @@ void CallTree::State::dispatch(Now& now) {
   }
 }
 
+void CallTree::State::Work::keep(uint64_t part, uint64_t whole) {
+  const auto share = [&](uint64_t of) {
+    return part >= whole ? of : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * part / whole);
+  };
+  instructions = share(instructions);
+  cycles = share(cycles);
+}
+
+// The flow runs evenly from the thread's last step to the next one.
+void CallTree::State::take_until(TimeNs end, const FlowStep& next) {
+  const auto found = index_of.find(key_of(next.tid, next.cpu));
+  if (found == index_of.end() || next.time <= end) return;
+  Stack& stack = stacks[found->second];
+  CallThread& thread = threads[found->second];
+  if (stack.off != Off::running || stack.frames.empty() || end <= thread.last) return;
+  const TimeNs from = stack.before_restart != kTimeMax ? stack.before_restart : thread.last;
+  Work work(next);
+  work.keep(end.value - from.value, next.time.value - from.value);
+  FlowStep step = next;
+  step.time = end;
+  step.instructions = static_cast<uint32_t>(work.instructions);
+  step.cycles = work.cycles;
+  std::vector<CallStep> none;
+  Now now{step, found->second, stack, thread, none};
+  spend(now);
+}
+
 void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
   for (uint32_t index = 0; index < stacks.size(); ++index) {
     Stack& stack = stacks[index];
     CallThread& thread = threads[index];
     const uint64_t fibre = thread.fibre;
+    if (stack.before_restart == kTimeMax && thread.last < time) stack.before_restart = thread.last;
     thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
     thread.fibre = fibre;
     if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);

@@ -29,6 +29,7 @@ struct CallTree::State {
   [[nodiscard]] bool accepts(const CallGroup& group) const;
   uint32_t take(const CallGroup& group);
   void restart(TimeNs time, std::vector<CallStep>& out);
+  void take_until(TimeNs end, const FlowStep& next);
   void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
 
   enum class Role : uint8_t {
@@ -78,6 +79,7 @@ struct CallTree::State {
     bool gapped = false;  ///< flow was lost
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
     TimeNs off_since, off_floor;
+    TimeNs before_restart = kTimeMax;  ///< the time of the last step, if restart() came after it; kTimeMax: it did not
     SpaceId space = kNoSpace;
     Ip resume;
     int32_t resume_landing = 0;  ///< FlowStep::landing of the pause
@@ -114,6 +116,13 @@ struct CallTree::State {
   /// Returns kCallEstimated if the step's time is an estimate.
   [[nodiscard]] static uint8_t estimated(const FlowStep& step) { return (step.flags & kFlowEstimated) != 0 ? kCallEstimated : 0; }
   void find_thread(const FlowStep& step);
+  /// Instructions and cycles of a step.
+  struct Work {
+    uint64_t instructions, cycles;
+    explicit Work(const FlowStep& step) : instructions(step.instructions), cycles(step.cycles) {}
+    /// Keeps the last `part` of `whole` ns.
+    void keep(uint64_t part, uint64_t whole);
+  };
   void spend(Now& now);
   void begin_unseen(Now& now);
   void stop(Now& now, Off why);
@@ -261,8 +270,10 @@ inline void CallTree::State::spend(Now& now) {
   if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]] begin_unseen(now);
   const uint64_t passed = step.time > thread.last ? step.time.value - thread.last.value : 0;
   const uint64_t ran = now.stack.off == Off::running ? passed : 0;  // go_on() accounts for other time
-  thread.instructions += step.instructions;
-  thread.cycles += step.cycles;
+  Work work(step);
+  if (now.stack.before_restart != kTimeMax) [[unlikely]] work.keep(passed, step.time.value - std::exchange(now.stack.before_restart, kTimeMax).value);
+  thread.instructions += work.instructions;
+  thread.cycles += work.cycles;
   thread.last.value += passed;
   if (now.stack.frames.empty()) [[unlikely]] {
     thread.running_ns += ran;
@@ -270,8 +281,8 @@ inline void CallTree::State::spend(Now& now) {
   }
   Frame& outer = now.stack.frames.back();
   Open& frame = outer.inlined == kNotInlined ? outer : now.stack.inner.back();
-  frame.self_instructions += step.instructions;
-  frame.self_cycles += step.cycles;
+  frame.self_instructions += work.instructions;
+  frame.self_cycles += work.cycles;
   const bool traced = !frame.untraced();
   (traced ? thread.running_ns : thread.untraced_ns) += ran;
   frame.self_ns += traced ? ran : 0;

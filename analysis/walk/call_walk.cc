@@ -74,6 +74,22 @@ class StreamWalk {
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool timed() const { return recorded_ ? recorded_->timed() : flow_ ? flow_->timed() : timed_; }
 
+  /// Calls `use` with the next step, which may be one that only enters or leaves inlined functions, if it is known.
+  template <typename Use>
+  void use_next(const Use& use) const {
+    if (!started() || (expanded_at_ == expanded_.size() && at_group())) return;
+    if (expanded_at_ < expanded_.size()) return use(expanded_[expanded_at_]);
+    if (at_ == items_.steps.size()) return;
+    FlowStep step = items_.steps[at_];
+    if (given_) {
+      const InlinedMove& move = items_.moves[move_];
+      step.time = move.time;
+      step.instructions = move.instructions;
+      step.cycles = move.cycles;
+    }
+    use(step);
+  }
+
   /// Starts decoding and continues to the first step; false if there is none.
   bool start() {
     if (options_.steps) {
@@ -87,6 +103,7 @@ class StreamWalk {
     const StreamInfo& info = recording_.streams()[stream_];
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_), inlined_);
     if (options_.fibres) flow_->follow_fibres();
+    if (options_.time.first != kTimeMin || options_.time.last != kTimeMax) flow_->divide_at(options_.time);
     is_helped_ = threads_ > 1 && (!is_one_of_many_ || helped_ < std::max<size_t>(kManyStreams, std::thread::hardware_concurrency()));
     auto decode = start_decode(recording_, {stream_, first_segment(), Recording::kStreamEnd, is_helped_ ? threads_ : 1,
                                             is_one_of_many_ ? kSmallBatchBlocks : kBatchBlocks});
@@ -524,6 +541,11 @@ void CallCursor::State::give_turn(size_t index) {
 
 void CallCursor::State::finish() {
   if (!inside_) steps_.clear();
+  if (past_) {
+    for (const auto& walk : walks_) {
+      if (walk != nullptr) walk->use_next([this](const FlowStep& next) { tree.take_until(options_.time.last, next); });
+    }
+  }
   // A stream of one thread is over with it; a cpu's goes on with others.
   tree.finish(steps_, past_ ? options_.time.last : kTimeMin, [this](const CallThread& thread) {
     for (size_t i = 0; i < streams_.size(); ++i) {

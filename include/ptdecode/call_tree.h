@@ -156,8 +156,11 @@ class PTD_API CallTree {
   /// Returns whether a call of `function` is open around the group that was taken last.
   [[nodiscard]] bool is_open(FunctionId function) const;
   /// Starts counting at `time`: open calls are entered again without a start, and nothing earlier counts. All steps taken so far must be
-  /// from before `time`.
+  /// from before `time`. The instructions and cycles between a thread's last step and its next one are divided by time.
   void restart(TimeNs time, std::vector<CallStep>& out);
+  /// Counts what the thread of `next` has executed up to `end`, of the instructions and cycles between its last step and `next`, a step after `end`: their
+  /// share by time.
+  void take_until(TimeNs end, const FlowStep& next);
   /// Ends the trace, or the wanted part of it: leaves all open calls, with kCallCut. If `until` is given, running threads run until then;
   /// threads that wait or are lost do so until then if `goes_on` returns that the thread continues after it.
   void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});

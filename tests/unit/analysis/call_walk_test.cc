@@ -10,9 +10,12 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "analysis/walk/recorded_steps.h"
+#include "ptdecode/likeliest_time.h"
+#include "ptdecode/stream_cursor.h"
 
 namespace ptd {
 namespace {
@@ -63,6 +66,46 @@ TEST(CallWalk, TheNumberOfThreadsChangesNothing) {
     for (const unsigned threads : {2U, 3U, 8U}) {
       options.threads = threads;
       EXPECT_TRUE(walk(*recording, options) == want) << path << ", " << threads << " threads";
+    }
+  }
+}
+
+/// When packets with a time come, and how many instructions the flow executed before each.
+std::vector<std::pair<TimeNs, uint64_t>> dated_positions(const Recording& recording, uint32_t stream) {
+  std::vector<std::pair<TimeNs, uint64_t>> positions;
+  StreamCursor cursor(recording, stream);
+  uint64_t position = 0;
+  for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+    if (item == FlowItem::blocks) {
+      for (const Block& block : cursor.blocks()) position += block.instructions;
+    } else if (item == FlowItem::mark && is_dated(cursor.mark()) && (positions.empty() || positions.back().first < likeliest(cursor.mark()))) {
+      positions.emplace_back(likeliest(cursor.mark()), position);
+    }
+  }
+  return positions;
+}
+
+// A window that begins and ends in the middle of calls, and perhaps of one loop, counts the instructions between these two moments.
+TEST(CallWalk, InstructionsOfAWindowAreThoseBetweenItsEnds) {
+  for (const char* path : {"demo", "user/plain.bundle"}) {
+    const auto recording = open(path);
+    ASSERT_NE(recording, nullptr) << path;
+    const auto positions = dated_positions(*recording, 0);
+    ASSERT_GT(positions.size(), 20U) << path;
+    CallWalkOptions options;
+    options.streams = {0};
+    for (size_t first = 1; first + 2 < positions.size(); first += positions.size() / 20) {
+      for (const size_t last : {first + 1, first + (positions.size() - first) / 2}) {
+        options.time = {positions[first].first, positions[last].first};
+        FunctionTable functions;
+        uint64_t instructions = 0;
+        const auto count = [&](std::span<const CallStep> steps, const CallTree&) {
+          for (const CallStep& step : steps) instructions += step.self_instructions;
+          return true;
+        };
+        ASSERT_TRUE(walk_calls(*recording, options, functions, count).ok());
+        EXPECT_EQ(instructions, positions[last].second - positions[first].second) << path << ", " << first << " to " << last;
+      }
     }
   }
 }

@@ -33,6 +33,7 @@ std::string calls_of(const std::vector<FlowStep>& steps) {
   take({.kind = FlowKind::ret, .flags = kFlowNamed, .function = kMain, .to = Ip{kText + 5}});
   std::string text;
   for (const CallStep& step : out) {
+    EXPECT_TRUE(step.function != kSlot || (step.flags & (kCallNoStart | kCallMiddle)) == 0);  // each entry of it is a call
     if (step.kind == CallStepKind::leave) text += std::string(kNames[step.function]) + " " + std::to_string(step.time.value - step.start.value) + "; ";
   }
   return text;
