@@ -51,8 +51,32 @@ void CallTree::State::begin_unseen(Now& now) {
   FlowStep start = now.step;
   start.time = std::min(now.thread.last, start.time);
   start.floor = std::min(start.floor, start.time);
+  if (start.return_to.value != 0) start.to = start.return_to;
   Now before{start, now.index, now.stack, now.thread, now.out};
   enter(before, FrameKind::root, start.from, {}, kCallNoStart);
+}
+
+// The flow is in the other half of the address space than the innermost call, if the step says where it is. It returned to user code, or entered the
+// kernel, in flow that was counted for another thread: around a context switch that is not recorded, as of a virtual machine.
+void CallTree::State::change_half(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  const bool is_place = step.return_to.value != 0 && step.kind != FlowKind::fibre && step.kind != FlowKind::begin;
+  if (!is_place || step.from == kNoFunction || now.stack.off != Off::running || frames.back().untraced() || !now.stack.folded.empty()) return;
+  FlowStep last = step;
+  last.time = std::min(now.thread.last, step.time);
+  last.floor = std::min(step.floor, last.time);
+  last.to = step.return_to;
+  Now then{last, now.index, now.stack, now.thread, now.out};
+  const bool in_kernel = is_kernel_half(step.return_to);
+  if (!in_kernel) {
+    while (!frames.empty() && frames.back().kernel) leave(then, kCallCut);
+    const auto is_open = [&](const Frame& frame) { return frame.function == step.from; };
+    const size_t open = now.stack.search.innermost(frames, is_open);
+    while (frames.size() > open) leave(then, kCallCut);
+  }
+  if (in_kernel || frames.empty()) enter(then, FrameKind::root, step.from, {}, kCallNoStart);
+  ++now.thread.forgotten;
 }
 
 void CallTree::State::stop(Now& now, Off why) {
@@ -338,6 +362,7 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
   if (std::exchange(now.stack.windows, windows) != windows && now.stack.off != Off::running) [[unlikely]] forget_calls(now);
   now.stack.cpu = step.cpu;
+  if (!now.stack.frames.empty() && now.stack.frames.back().kernel != is_kernel_half(step.return_to)) [[unlikely]] change_half(now);
   spend(now);
   if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
   if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
@@ -523,6 +548,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     for (const Frame& frame : frames) {
       const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
       Frame& again = enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump);
+      again.kernel = frame.kernel;
       again.role = frame.role;
       again.landing = frame.landing;
       if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);

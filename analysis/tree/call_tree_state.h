@@ -51,6 +51,7 @@ struct CallTree::State {
   struct Frame : Open {
     using Open::Open;
     FrameKind kind = FrameKind::call;
+    bool kernel = false;   ///< its code is in the kernel half of the address space
     bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
     Role role = Role::plain;
     InlineId inlined = kNotInlined;  ///< Stack::inner has each function of this chain
@@ -125,6 +126,7 @@ struct CallTree::State {
   };
   void spend(Now& now);
   void begin_unseen(Now& now);
+  void change_half(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
   Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
@@ -317,6 +319,7 @@ inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, 
   frame.kind = kind;
   frame.by_jump = by_jump;
   frame.return_to = return_to;
+  frame.kernel = is_kernel_half(now.step.to);
   put_enter(now, frame, by_jump ? FrameKind::tail : kind);
   return frame;
 }

@@ -86,7 +86,9 @@ bool CallTree::State::take_up(Now& now) {
   old.clear();
   for (size_t i = 0; i + 1 < found; ++i) {
     const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
-    enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced).landing = frames[i].landing;
+    Frame& again = enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced);
+    again.kernel = frames[i].kernel;
+    again.landing = frames[i].landing;
     if (frames[i].inlined != kNotInlined) enter_inlined(now, frames[i].inlined, 0, kCallNoStart);
   }
   if (now.stack.frames.empty()) root(now);

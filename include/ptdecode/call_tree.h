@@ -123,6 +123,8 @@ struct FlowEnd {
 ///  - A jump to another function's start is a tail call: the jumping function ends. A jump into the middle of an open function continues
 ///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
 ///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
+///  - Code in the other half of the address space than the innermost call: calls of the kernel ended, or a call of the kernel began, at the thread's last
+///    step. Their returns, or its entry, were in flow that was counted for another thread.
 ///  - A call of untraced code ends where traced flow resumes: no instruction is attributed to untraced code.
 ///  - Of calls deeper than kMaxFrames, only the return address and the function are kept. Their time and instructions are the last stored call's
 ///    own. A jump or return out of them goes on in the stored call that it is found in, by the rules above.
