@@ -1,8 +1,11 @@
 // flow_clock(): the properties of a recording's stream clock.
 #pragma once
 
+#include <algorithm>
+
 #include "analysis/flow_dates.h"
 #include "ptdecode/recording.h"
+#include "recording/data/recording_data.h"
 
 namespace ptd {
 
@@ -28,6 +31,13 @@ namespace ptd {
 /// starts with the events that record it.
 [[nodiscard]] inline bool begins_window(const Recording& recording, uint32_t stream, const AuxSegment& segment) {
   return segment.break_before == AuxBreak::snapshot && recording.arm_config(stream) == nullptr;
+}
+
+/// Returns until when a stream's last pause lasts. The bound of a stream of AUX samples is later than the last sample by the time that its handler may take.
+[[nodiscard]] inline TimeNs end_of_flow(const Recording& recording, uint32_t stream) {
+  const TimeNs end = recording.streams()[stream].time.last;
+  const auto& samples = data_of(recording).streams[stream].samples();
+  return samples.empty() || samples.back().time == kTimeMin ? end : std::min(end, samples.back().time);
 }
 
 }  // namespace ptd

@@ -237,7 +237,7 @@ class StreamWalk {
     if (recorded_) return fetch_recorded();
     while (items_.steps.empty() && !ended_) {
       ended_ = !take_batch();
-      if (ended_) flow_->finish(whole_ ? recording_.streams()[stream_].time.last : kTimeMin);
+      if (ended_) flow_->finish(whole_ ? end_of_flow(recording_, stream_) : kTimeMin);
       flow_->give(items_.steps, items_.moves);
     }
     if (ended_) free_decoder();

@@ -66,7 +66,7 @@ void UnitSteps::write_items() {
 Status UnitSteps::finish() {
   const bool is_last = unit_.to_offset == Recording::kStreamEnd && unit_.last_offset == Recording::kStreamEnd;
   if (!is_last) set_part(FlowPart::after);
-  flow_.finish(is_last ? plan_.streams()[unit_.stream].time.last : kTimeMin);
+  flow_.finish(is_last ? end_of_flow(plan_, unit_.stream) : kTimeMin);
   give();
   builder_.flush();
   write_items();

@@ -83,6 +83,10 @@ def compare(folder, program, size, every, *options):
         stops = [ip for window_tid, _, ip, _ in expected if window_tid == tid]
         check(f"{what}: perf finds the same {len(ours)} instructions", extra is not None and len(extra) <= len(stops) and set(extra) <= set(stops),
               f"{len(ours)} {len(perfs)} {extra and len(extra)} {len(stops)}")
+    calls = [json.loads(line) for line in run("script", "-q", "--json", "-i", out).stdout.splitlines()]
+    for tid in {tid for tid, _, _, _ in expected}:
+        last, sampled = max(each["end_ns"] for each in calls if each.get("tid") == tid and "end_ns" in each), max(time for each, time, *_ in expected if each == tid)
+        check(f"{what}: no call of thread {tid} ends after its last sample", last <= sampled, f"{last - sampled} ns")
     said = run("script", "-q", "-i", out, "--itrace=e").stdout
     check(f"{what}: no error is listed", "instruction trace error" not in said, said[:300])
     return out, stat
