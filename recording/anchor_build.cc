@@ -1,5 +1,6 @@
 // Finds the anchors of an opened recording: scans its packets around kernel patches.
 #include <algorithm>
+#include <utility>
 
 #include "ptdecode/guest.h"
 #include "recording/data/recording_data.h"
@@ -84,7 +85,7 @@ void add_anchors(const OpenRequest& options, RecordingData& data) {
       }
     }
   }
-  data.anchors = match_anchors(found, data.pokes);
+  data.anchors = match_anchors(std::move(found), data.pokes);
 }
 
 }  // namespace ptd

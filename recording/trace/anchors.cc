@@ -2,8 +2,10 @@
 #include "recording/trace/anchors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
+#include "decoder/aux_loss.h"
 #include "decoder/pt/flow/time_ahead.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/pt/packet_reader.h"
@@ -51,6 +53,49 @@ uint64_t last_tip_to(Bytes bytes, const std::vector<Ip>& entries) {
   uint64_t last = 0;
   for (const Ip entry : entries) last = std::max(last, last_tip_to(bytes, entry));
   return last;
+}
+
+// [SDM] "Overflow Packet": 02 f3. Other packets may contain these bytes.
+bool may_overflow(Bytes bytes) {
+  constexpr std::byte kFirst{0x02};
+  constexpr int kSecond = 0xf3;
+  const std::byte *at = bytes.data(), *const end = at + bytes.size();
+  while (at != end && (at = static_cast<const std::byte*>(std::memchr(at, kSecond, static_cast<size_t>(end - at)))) != nullptr) {
+    if (at != bytes.data() && at[-1] == kFirst) return true;
+    ++at;
+  }
+  return false;
+}
+
+bool has_overflow(Bytes bytes, const pt::Config& config) {
+  if (!may_overflow(bytes)) return false;
+  pt::PacketReader reader(bytes);
+  reader.set_errata(config.errata);
+  pt::Packet packet;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::ovf) return true;
+  }
+  return reader.offset() != bytes.size();  // it is damaged
+}
+
+// Drops what comes after the first loss in any stream, and rounds that were not met in every stream before it. Returns when that is.
+TimeNs drop_after_loss(std::vector<AnchorStream>& streams) {
+  TimeNs lost = kTimeMax;
+  for (const AnchorStream& stream : streams) lost = std::min(lost, stream.lost);
+  if (lost == kTimeMax) return lost;
+  size_t rounds = ~size_t{0};
+  const auto counts = [&](const AnchorPoint& point) { return !point.poke && point.time.last < lost; };
+  for (const AnchorStream& stream : streams)
+    rounds = std::min(rounds, static_cast<size_t>(std::count_if(stream.points.begin(), stream.points.end(), counts)));
+  for (AnchorStream& stream : streams) {
+    size_t left = rounds;
+    const auto end = std::find_if(stream.points.begin(), stream.points.end(), [&](const AnchorPoint& point) {
+      return point.time.last >= lost || (!point.poke && left-- == 0);
+    });
+    if (end != stream.points.end()) stream.end_offset_bytes = std::min(stream.end_offset_bytes, end->stream_offset_bytes);
+    stream.points.erase(end, stream.points.end());
+  }
+  return lost;
 }
 
 // Rounds of one stream: the bounds of each do_sync_core.
@@ -152,12 +197,14 @@ std::vector<pt::SyncPoint> spans_of(const AnchorStream& stream, int64_t shift, c
     ++rounds;
     add(point.stream_offset_bytes);
   }
+  if (stream.end_offset_bytes != ~uint64_t{0}) spans.push_back({stream.end_offset_bytes, {}});
   return spans;
 }
 
 }  // namespace
 
-std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes) {
+std::vector<std::vector<pt::SyncPoint>> match_anchors(std::vector<AnchorStream> streams, std::vector<PokeStamp> pokes) {
+  if (const TimeNs lost = drop_after_loss(streams); lost != kTimeMax) std::erase_if(pokes, [&](const PokeStamp& poke) { return poke.time >= lost; });
   if (streams.empty() || pokes.empty()) return {};
   const std::vector<Interval> reference = rounds_of(streams[0]);
   if (reference.empty()) return {};
@@ -185,6 +232,13 @@ std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorSt
 
 void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
+  if (stream.lost != kTimeMax) return;
+  const bool breaks = segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start;
+  if (breaks || is_loss(segment.lost_after) || has_overflow(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), config)) {
+    stream.lost = segment.time.first;
+    stream.end_offset_bytes = segment.stream_offset_bytes;
+    return;
+  }
   const uint64_t last_tip = std::max(last_tip_to(segment.bytes, sync_entries), last_tip_to(segment.bytes, poke_entries));
   if (last_tip == 0) return;
   const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;

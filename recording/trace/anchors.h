@@ -20,6 +20,9 @@ struct AnchorPoint {
 struct AnchorStream {
   int32_t cpu = -1;
   std::vector<AnchorPoint> points;
+  /// A part of the trace was lost, and perhaps rounds with it: the first time, and the stream offset from which on nothing is counted.
+  TimeNs lost = kTimeMax;
+  uint64_t end_offset_bytes = ~uint64_t{0};
 };
 
 /// The time and cpu of a TEXT_POKE record.
@@ -35,10 +38,11 @@ struct PokeStamp {
 /// all. A record is written by the poking cpu after the round that follows the INT3, before the one that follows the new bytes
 /// (kernel/alternative.c, "text_poke_bp_batch"). So a cpu that has passed as many rounds as the poker had when it wrote the record
 /// runs the new instruction (or traps), a cpu that has passed fewer runs the old one (or traps).
+/// Where a part of a trace is lost, rounds may be lost with it: nothing is counted from the first loss in any stream on.
 /// A record whose place is not in the traces (its cpu was not traced just then) is left out; the bounds that the others give stay true.
 /// Invariant: anchors only narrow intervals. Rounds that contradict the times, cpus whose counts cannot be reconciled, or many records
 /// without a position give no spans.
-[[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes);
+[[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(std::vector<AnchorStream> streams, std::vector<PokeStamp> pokes);
 
 /// Scans one segment for anchor points; appends them to `stream`. Reads packets only in segments that may hold a TIP to one of the entries,
 /// and only until the points found have their times.

@@ -90,6 +90,22 @@ TEST_F(Anchors, RoundsThatCanBeNumberedInTwoWaysGiveNothing) {
 }
 
 /// Trace of one segment.
+// A lost part may hold a round of one cpu. Another one lost on the other cpu would make the counts equal again, and all rounds between them wrong.
+TEST_F(Anchors, NothingIsCountedAfterALoss) {
+  const auto whole = match_anchors(streams_, pokes_);
+  constexpr size_t kLost = 9;
+  streams_[1].points.erase(streams_[1].points.begin() + 2 * kLost);
+  streams_[1].lost = TimeNs{at(kLost) - 50'000};
+  streams_[1].end_offset_bytes = streams_[1].points[2 * kLost].stream_offset_bytes - 1;
+  const auto spans = match_anchors(streams_, pokes_);
+  ASSERT_EQ(spans.size(), 2U);
+  for (const size_t stream : {0U, 1U}) {
+    ASSERT_EQ(spans[stream].size(), 1 + 2 * kLost + 1);
+    EXPECT_EQ(spans[stream].back().time, Interval{});
+    for (size_t i = 0; i + 3 < spans[stream].size(); ++i) EXPECT_EQ(spans[stream][i].time, whole[stream][i].time) << i;
+  }
+}
+
 class Scan : public ::testing::Test {
  protected:
   static constexpr uint64_t kEntry = 0xffffffff8104a2b0, kSameLowBits = 0xffffffff8204a2b0;
@@ -105,14 +121,15 @@ class Scan : public ::testing::Test {
     for (unsigned i = 0; i < 8; ++i) add({static_cast<unsigned>(target >> 8 * i & 0xff)});
   }
   void add_tsc(unsigned tsc) { add({0x19, tsc & 0xff, tsc >> 8 & 0xff, 0, 0, 0, 0, 0}); }
-  std::vector<AnchorPoint> points() {
+  AnchorStream stream() {
     AuxSegment segment;
     segment.bytes = bytes_;
     segment.stream_offset_bytes = 1000;
     AnchorStream stream;
     scan_anchors(segment, pt::Config{}, 0, {Ip{kEntry}}, {}, stream);
-    return stream.points;
+    return stream;
   }
+  std::vector<AnchorPoint> points() { return stream().points; }
   std::vector<std::byte> bytes_;
 };
 
@@ -153,6 +170,17 @@ TEST_F(Scan, BytesOfOtherPacketsAreNoTip) {
   add_psb();
   add_tip(uint64_t{kEntry & 0xffff} << 24 | 0x2d << 16);  // the payload looks like a short TIP
   EXPECT_TRUE(points().empty());
+}
+
+TEST_F(Scan, ASegmentWithAnOverflowIsLost) {
+  add_psb();
+  add_tip(uint64_t{0xf302});  // these bytes in another packet are none
+  add_tip(kEntry);
+  EXPECT_EQ(stream().points.size(), 1U);
+  EXPECT_EQ(stream().lost, kTimeMax);
+  add({0x02, 0xf3});
+  EXPECT_TRUE(stream().points.empty());
+  EXPECT_EQ(stream().end_offset_bytes, 1000U);
 }
 
 TEST_F(Scan, APacketAfterTheLastTipEndsItsTime) {
