@@ -230,7 +230,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     return;
   }
   data_.pokes.push_back({time_of(record), record.sample_id.cpu});
-  note_order(record, true);
+  if (!poke.old_bytes.empty()) note_order(record, true);  // that code was created is written when a recorder has read it
   Edit edit;
   edit.ip = Ip{poke.addr};
   edit.old_bytes = poke.old_bytes;
