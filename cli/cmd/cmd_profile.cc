@@ -169,7 +169,7 @@ const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, cons
                                          : "only kernel modules ran, which BOLT cannot read because they are not linked; use another --format: " + known;
   report_error({ErrorCode::not_recorded,
                 words.dso.empty() ? "profile: " + none
-                                  : fmt::format("--dso: '{}' did not run; ran: {}", words.dso, known.empty() ? "nothing" : known),
+                                  : fmt::format("--dso: no code of a file '{}' ran; files that ran: {} (the kernel's is a vmlinux or module that was found)", words.dso, known.empty() ? "none" : known),
                 0});
   return nullptr;
 }
@@ -238,7 +238,7 @@ void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCo
   const char* const other = words.dso.empty() && !is_folder(words.output) && counts.files.size() > 1 ? " (--dso NAME selects another file)" : "";
   const std::string rest = words.format == "propeller" ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
                                                        : fmt::format("{} straight-line ranges", file.runs.size());
-  say_on_error(fmt::format("ptdecode: profile of {}{}: {} of the code that ran, {} branches, {}\n", shown(file.path), other, share_text(file.ran_bytes(), all),
+  say_on_error(fmt::format("ptdecode: profile of {}{}: {} of the code of files that ran, {} branches, {}\n", shown(file.path), other, share_text(file.ran_bytes(), all),
                            file.branches.size(), rest));
   if (file.relocatable) {
     uint64_t left_out = 0;

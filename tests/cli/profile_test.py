@@ -505,7 +505,7 @@ class Profile(RecordedPrograms):
                 done = run(*words, *(["-o", f"{folder}-none/"] if name == "two" else []), f"--dso={name}")
                 if name:
                     self.assertEqual((done.returncode, done.stdout), (2, ""), (name, done.stderr))
-                    self.assertRegex(done.stderr, r"--dso: '\S+' did not run; ran: .*/one/twin", name)
+                    self.assertRegex(done.stderr, r"--dso: no code of a file '\S+' ran; files that ran: .*/one/twin", name)
             self.assertFalse(pathlib.Path(f"{folder}-none").exists())
         lines = [run("coverage", "-q", "-i", data, "--format", "lcov", "--keep-absent", "--dso", path).stdout for path in ("two/twin", whole[1], "one/twin", "twin")]
         self.assertEqual(lines[0], lines[1])
