@@ -373,14 +373,8 @@ Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   state.ip = step.next;
   const bool binds = step.cls != InsnClass::other || step.detail == InsnDetail::vmptrld;
   if (!binds || state.tnt_count != 0) return Go::on;
+  if (ends_at_mov_cr3(flow, step, ip, true)) return Go::disabled;
   const Item item = items_.at(state.next);
-  // With a CR3 filter a MOV CR3 may end tracing; its TIP.PGD has no ip ([SDM] "CR3 Filtering").
-  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && step.cls == InsnClass::mov_cr3) {
-    finish_block(flow, 0);
-    ++state.next;
-    disable(flow, item, EventKind::disabled, ip, state.ip);
-    return Go::disabled;
-  }
   if (item.kind != ItemKind::at_insn) return Go::on;
   const bool fits = (item.event == EventKind::paging && step.cls == InsnClass::mov_cr3) ||
                     (item.event == EventKind::ptwrite && step.cls == InsnClass::ptwrite) ||
@@ -390,7 +384,21 @@ Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   give_item_event(flow, item, ip);
   ++state.next;
   took(flow, false);
-  return Go::on;
+  return ends_at_mov_cr3(flow, step, ip, false) ? Go::disabled : Go::on;
+}
+
+// Takes the TIP.PGD of the MOV CR3 at `at`, which has just been executed. With a CR3 filter it has neither a PIP nor an ip. If the MOV is the last instruction of
+// a filter region, it has both, and the ip is that of the next instruction ([SDM] "Packet Generation under Different Enable Conditions").
+bool Walker::ends_at_mov_cr3(Flow& flow, const Step& step, Ip at, bool without_pip) {
+  FlowState& state = flow.state;
+  if (step.cls != InsnClass::mov_cr3 || state.tnt_count != 0) return false;
+  const Item item = items_.at(state.next);
+  const bool has_ip = (item.flags & kItemNoIp) == 0;
+  if (item.kind != ItemKind::tip_pgd || (has_ip ? item.ip != step.next.value : !without_pip)) return false;
+  finish_block(flow, 0);
+  ++state.next;
+  disable(flow, item, EventKind::disabled, at, state.ip);
+  return true;
 }
 
 Walker::Go Walker::direct_branch(Flow& flow, const Step& step) {

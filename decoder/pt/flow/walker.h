@@ -228,6 +228,7 @@ class Walker {
   bool take(Flow& flow, SpaceId space, StraightCode& code);
   Go execute(Flow& flow, const Step& step);
   Go after_sequential(Flow& flow, const Step& step);
+  bool ends_at_mov_cr3(Flow& flow, const Step& step, Ip at, bool without_pip);
   Go direct_branch(Flow& flow, const Step& step);
   Go conditional(Flow& flow, const Step& step);
   Go near_return(Flow& flow, const Step& step);
