@@ -13,10 +13,19 @@ TimeConversion TimeConversion::of_frequency(uint64_t hz) {
   return made;
 }
 
+// The counter's values are up to half a wrap from `near`. Where they begin is a multiple of 2^kAligned, so that they do not wrap within a small part.
+TimeConversion TimeConversion::for_short_counter(Tsc near, unsigned bits) const {
+  constexpr unsigned kAligned = 50;
+  TimeConversion made = *this;
+  made.time_mask = (uint64_t{1} << bits) - 1;
+  made.time_cycles = (near.value - (uint64_t{1} << (bits - 1))) >> kAligned << kAligned;
+  made.cap_user_time_short = true;
+  return made;
+}
+
 TimeNs TimeConversion::to_ns(Tsc tsc) const {
   if (!valid()) return TimeNs{tsc.value};
-  uint64_t cycles = tsc.value;
-  if (cap_user_time_short) cycles = time_cycles + ((cycles - time_cycles) & time_mask);
+  const uint64_t cycles = whole(tsc).value;
   const uint64_t quotient = cycles >> time_shift;
   const uint64_t remainder = cycles & ((uint64_t{1} << time_shift) - 1);
   // quotient * mult may wrap by design of the uapi formula; remainder * mult needs 128 bits for shifts above 32.

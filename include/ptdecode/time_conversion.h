@@ -10,7 +10,7 @@ namespace ptd {
 /// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). Arithmetic wraps modulo 2^64 as the kernel's does.
 /// With time_mult == 0 there is no conversion: the timeline's clock is then raw ticks and both directions are the identity.
 /// A plain value. `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header
-/// says.
+/// says. Recordings of Intel PT whose TSCs need more bits than the 56 of a TSC packet get the same from for_short_counter().
 struct PTD_API TimeConversion {
   uint16_t time_shift = 0;
   uint32_t time_mult = 0;
@@ -23,6 +23,12 @@ struct PTD_API TimeConversion {
   [[nodiscard]] static TimeConversion of_frequency(uint64_t hz);
   [[nodiscard]] bool valid() const { return time_mult != 0 && time_shift < 64; }
 
+  /// Returns the same conversion for a counter of which only the lower `bits` (51 to 63) are known, and which is near `near`: to_ns() adds the others.
+  [[nodiscard]] TimeConversion for_short_counter(Tsc near, unsigned bits) const;
+  /// Returns `tsc` with the bits that a short counter does not have.
+  [[nodiscard]] Tsc whole(Tsc tsc) const {
+    return cap_user_time_short ? Tsc{time_cycles + ((tsc.value - time_cycles) & time_mask)} : tsc;
+  }
   /// Converts ticks to nanoseconds, rounded down.
   [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
   /// Returns the smallest tick whose to_ns() is >= t.

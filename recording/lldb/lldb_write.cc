@@ -81,6 +81,17 @@ class NewFolder {
   std::string path_, temporary_;
 };
 
+/// The same conversion for TSCs of 56 bits, which are all that LLDB knows. Limitation: in a trace in which they wrap, it is that of one side.
+TimeConversion lldb_clock(const TimeConversion& time) {
+  if (!time.valid() || !time.cap_user_time_short) return time;
+  TimeConversion made = time;
+  made.cap_user_time_short = false;
+  const Tsc middle{time.time_cycles + (time.time_mask / 2 + 1)};
+  made.time_zero = made.to_ns(Tsc{middle.value & ~time.time_mask}).value;
+  made.time_cycles = made.time_mask = 0;
+  return made;
+}
+
 /// Ticks as LLDB computes them from nanoseconds ([LLDB] LinuxPerfZeroTscConversion::ToTSC).
 uint64_t lldb_tsc(const TimeConversion& time, uint64_t ns) {
   const uint64_t since = ns - time.time_zero;
@@ -229,10 +240,11 @@ std::string LldbWriter::switches(int32_t cpu) const {
   };
   Context before;
   std::optional<uint64_t> last;
+  const TimeConversion time = lldb_clock(data_.decoder.config.time);
   for (const ContextTrack::Switch& each : recording_.contexts().switches(cpu)) {
     const bool out_of = each.to.tid < 0;  // to a task that is not known
     if (out_of && before.tid < 0) continue;
-    const uint64_t tsc = lldb_tsc(data_.decoder.config.time, each.time.value);
+    const uint64_t tsc = lldb_tsc(time, each.time.value);
     if (last && tsc <= *last) {
       out.resize(out.size() - kBytes);
     }
@@ -256,11 +268,12 @@ void LldbWriter::put_cpu(JsonText& json) const {
   json.pair("model", unsigned{config.cpu.model});
   json.pair("stepping", unsigned{config.cpu.stepping});
   json.close('}');
-  if (!config.time.valid()) return;
+  const TimeConversion time = lldb_clock(config.time);
+  if (!time.valid()) return;
   json.key("tscPerfZeroConversion").open('{');
-  json.pair("timeMult", config.time.time_mult);
-  json.pair("timeShift", config.time.time_shift);
-  json.pair("timeZero", hex_text(config.time.time_zero));
+  json.pair("timeMult", time.time_mult);
+  json.pair("timeShift", time.time_shift);
+  json.pair("timeZero", hex_text(time.time_zero));
   json.close('}');
 }
 

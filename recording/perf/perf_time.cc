@@ -11,6 +11,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMostTscs = 4096;
+constexpr unsigned kTscBits = 56;              // of a TSC packet
 constexpr size_t kSearchedBytes = 64U << 10;   // of a payload, for its first PSB
 constexpr uint64_t kRecordNs = 1'000'000;      // by which a record may be early or late
 constexpr uint64_t kFarNs = 1'000'000'000;     // no order of writing explains this
@@ -86,11 +87,15 @@ bool uses_other_clock(const perfio::PerfReader& reader) {
 
 void ClockWitness::finish(const perfio::PerfReader& reader) {
   const bool has_clockid = std::ranges::any_of(reader.attrs(), [](const perfio::EventAttr& attr) { return attr.use_clockid; });
-  distrusted_ = uses_other_clock(reader) || (reader.damage().cut() && has_clockid) || !reader.damage().holes.empty();
+  is_of_other_clock_ = uses_other_clock(reader) || (reader.damage().cut() && has_clockid);
+  distrusted_ = is_of_other_clock_ || !reader.damage().holes.empty();
 }
 
 void ClockWitness::on_record(const perfio::Record& record) {
-  if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) add_trace(payload->payload);
+  if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
+    if (reference_ == 0) reference_ = payload->reference;
+    add_trace(payload->payload);
+  }
   if (!record.sample_id.has_time) return;
   records_.add(record.sample_id.time);
   has_aux_ = has_aux_ || std::holds_alternative<perfio::AuxRecord>(record.payload);
@@ -112,6 +117,23 @@ void ClockWitness::add_trace(Bytes trace) {
   } else {
     tscs_[kMostTscs / 2 + number % (kMostTscs / 2)] = *tsc;
   }
+}
+
+// The TSC wraps every 2^56 ticks (278 days at 3 GHz), so records that are a day off still tell which wrap it is. A reference may be no TSC: perf takes
+// one, other recorders any number.
+TimeConversion ClockWitness::for_packets(const TimeConversion& time) const {
+  constexpr uint64_t kNear = uint64_t{1} << 48, kWrap = uint64_t{1} << kTscBits;
+  if (!time.valid() || time.cap_user_time_short || tscs_.empty()) return time;
+  const bool is_dated = records_.last_ns != 0 && !is_of_other_clock_;
+  const Tsc near = is_dated ? time.to_tsc(TimeNs{records_.first_ns + (records_.last_ns - records_.first_ns) / 2}) : Tsc{reference_};
+  if (near.value < kWrap - kNear) return time;
+  const TimeConversion made = time.for_short_counter(near, kTscBits);
+  const auto fits = [&](uint64_t tsc) {
+    const uint64_t whole = made.whole(Tsc{tsc}).value;
+    return (whole > near.value ? whole - near.value : near.value - whole) < kNear;
+  };
+  const auto count = static_cast<size_t>(std::ranges::count_if(tscs_, fits));
+  return count * 2 > tscs_.size() ? made : time;
 }
 
 uint64_t ClockWitness::outside_ns(const TimeConversion& time, uint64_t tsc) const {
@@ -160,7 +182,7 @@ Interval ClockWitness::trace_time(const TimeConversion& time) const {
 
 ChosenTime choose_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, const ClockWitness& witness) {
   ChosenTime chosen;
-  const TimeConversion from_record = conversion_of(record), from_info = conversion_of(info);
+  const TimeConversion from_record = witness.for_packets(conversion_of(record)), from_info = witness.for_packets(conversion_of(info));
   if (record.time_mult != 0) {
     if (record.cap_user_time_short && record.time_mask == 0)
       add(FindingKind::bad_record, "TIME_CONV sets cap_user_time_short but has no mask: the flag is ignored", chosen);

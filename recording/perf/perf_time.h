@@ -32,6 +32,9 @@ class ClockWitness {
   [[nodiscard]] bool is_far(Interval time) const;
   /// Returns the largest difference between two conversions at a TSC of the trace.
   [[nodiscard]] uint64_t difference_ns(const TimeConversion& a, const TimeConversion& b) const;
+  /// Returns `time`, but for TSCs of 56 bits if the processor's TSC has more or may get more: the times of the records give the upper bits, or if
+  /// these are of another clock, the reference of an AUXTRACE record.
+  [[nodiscard]] TimeConversion for_packets(const TimeConversion& time) const;
   [[nodiscard]] Interval trace_time(const TimeConversion& time) const;
   /// Returns the rest of a sentence on a conversion that puts the trace at other times than the records.
   [[nodiscard]] std::string told_apart(Interval trace) const;
@@ -44,7 +47,8 @@ class ClockWitness {
   RecordTimes records_;
   std::vector<uint64_t> tscs_;
   uint64_t payloads_ = 0;
-  bool has_aux_ = false, distrusted_ = false;
+  uint64_t reference_ = 0;  ///< the TSC when the first payload was read, by its record; 0: none
+  bool has_aux_ = false, distrusted_ = false, is_of_other_clock_ = false;
 };
 
 /// A conversion, and the contradictions between its sources.

@@ -324,7 +324,7 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   if (first && !first->has_tsc) first.reset();
   if (last && !last->has_tsc) last.reset();
   // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
-  if (first && last && last->tsc < first->tsc) first = last = std::nullopt;
+  if (first && last && timing.time.whole(Tsc{last->tsc}) < timing.time.whole(Tsc{first->tsc})) first = last = std::nullopt;
   const auto moment = [&](const PsbEntry& at) { return timing.time.to_interval(Tsc{at.tsc}, Tsc{at.tsc}); };
   if (first) {
     time.first = moment(*first).first;

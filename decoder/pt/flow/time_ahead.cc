@@ -52,6 +52,11 @@ bool is_of_guest(const Packet& packet) {
   return packet.kind == PacketKind::vmcs || (packet.kind == PacketKind::pip && (packet.flags & kFlagNonRoot) != 0);
 }
 
+/// Returns whether whole() adds only bits above those of `small`, and by the same for all times that have the same bits there.
+bool keeps_small(const TimeConversion& time, uint64_t small) {
+  return !time.cap_user_time_short || ((time.time_cycles & small) == 0 && (time.time_mask & small) == small);
+}
+
 }  // namespace
 
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
@@ -199,7 +204,7 @@ const TimePoint* TimeAhead::read_at(uint64_t offset) {
   const TimeConversion& time = config_.time;
   if (near_.shares) {
     near_.large = first.value >> near_.large_shift;
-    near_.base = time.time_zero + near_.large * time.time_mult;
+    near_.base = time.time_zero + (time.whole(first).value >> near_.large_shift) * time.time_mult;
     if (near_.large == kTscMax.value >> near_.large_shift) near_.large = kNotLarge;  // kTscMax is no time
   }
   return time.to_interval(first, last);
@@ -210,8 +215,8 @@ void TimeAhead::begin_ns_of() {
   near_ = {};
   if (!time.valid()) {
     near_.large = 0;
-  } else if (!time.cap_user_time_short && time.time_shift != 0 && time.time_shift <= 32) {
-    near_.mask = (uint64_t{1} << time.time_shift) - 1;
+  } else if (const uint64_t small = (uint64_t{1} << (time.time_shift & 63U)) - 1; time.time_shift != 0 && time.time_shift <= 32 && keeps_small(time, small)) {
+    near_.mask = small;
     near_.mult = time.time_mult;
     near_.shift = near_.large_shift = time.time_shift;
     near_.round_up = 1;
