@@ -42,6 +42,7 @@ struct AuxSegment {
   TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail. Arm: `tsc.use` is false if its first timestamp is wrong
   TickRange timestamps;              ///< Arm: of the timestamps in the segment, from neighbours and AUX records
   AuxBreak break_before = AuxBreak::none;
+  bool after_overflow = false;       ///< Intel PT: the packets before its PSB end with an OVF, whose FUP may come after the PSB+
   bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
   AuxBreak lost_after = AuxBreak::none;  ///< in the last segment: why trace after it is missing. `snapshot`: tracing was paused, nothing is missing
 };

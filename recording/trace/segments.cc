@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/pt/packet/overflow_end.h"
 #include "decoder/pt/packet/packet_table.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/arm/packet_reader.h"
@@ -82,6 +83,15 @@ PsbEntry read_sync(const AuxStream& stream, uint64_t offset, const arm::TraceCon
     }
   }
   return entry;
+}
+
+// Returns whether the packets of the segment [first, last) end with an OVF.
+bool ends_in_overflow(const AuxStream& stream, uint64_t first, uint64_t last) {
+  constexpr uint64_t kEndBytes = 32;
+  std::vector<std::byte> scratch;
+  if (!pt::may_end_in_overflow(stream.read(std::max(first, last - std::min(last, kEndBytes)), last, scratch))) return false;
+  const Bytes packets = stream.read(first, last, scratch);
+  return packets.size() == last - first && pt::ends_in_overflow(packets);
 }
 
 Interval widen(Interval interval, uint64_t slack_ns) {
@@ -371,6 +381,8 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
     segment.break_before = is_cut ? start->why : AuxBreak::stream_start;
   } else if (broken != nullptr && broken->offset_bytes > before->offset_bytes) {
     segment.break_before = broken->why;
+  } else {
+    segment.after_overflow = !is_arm_ && ends_in_overflow(*stream_, before->offset_bytes, entry.offset_bytes);
   }
   return segment;
 }

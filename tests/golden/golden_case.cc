@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "decoder/pt/packet/errata.h"
+#include "decoder/pt/packet/overflow_end.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"
@@ -398,6 +399,7 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
     segment.bytes = bytes.subspan(starts[i], (joins ? tail_end : end) - starts[i]);
     segment.tail_bytes = joins ? tail_end - end : 0;
     segment.stream_offset_bytes = starts[i];
+    segment.after_overflow = i != 0 && seam == test.seams.end() && pt::ends_in_overflow(bytes.subspan(starts[i - 1], starts[i] - starts[i - 1]));
     segment.cpu = 0;
     segment.break_after = !joins;
     decoder.begin(segment);

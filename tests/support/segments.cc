@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/pt/packet/overflow_end.h"
+
 namespace ptd::test {
 namespace {
 
@@ -46,6 +48,7 @@ std::vector<AuxSegment> cut_segments(Bytes stream, int32_t cpu) {
     segment.cpu = cpu;
     segment.break_before = i == 0 ? AuxBreak::stream_start : AuxBreak::none;
     segment.break_after = last;
+    segment.after_overflow = i != 0 && pt::ends_in_overflow(stream.subspan(psbs[i - 1], psbs[i] - psbs[i - 1]));
     out.push_back(segment);
   }
   return out;

@@ -170,6 +170,7 @@ class ItemReader {
   void push_tnt(uint64_t offset, uint64_t branches, uint32_t count);
   void pass_time(uint64_t offset);
   bool read_start();
+  void read_fup_of_overflow();
   void read_sync();
   void on_flow(const Packet& packet, uint64_t offset);
   void on_fup(const Packet& packet, uint64_t offset);
