@@ -142,6 +142,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   TimesCheck times(recording.timeline());
   const std::set<SectionId> missing_files = sections_of_missing_files(recording);
   const auto streams = static_cast<uint32_t>(recording.streams().size());
+  result.has_flow = recording.decoder_options().config.has_flow;
   for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
   const double share = result.all_bytes <= budget_bytes ? 1 : static_cast<double>(budget_bytes) / static_cast<double>(result.all_bytes);
   progress.set_total(std::min(budget_bytes, result.all_bytes));

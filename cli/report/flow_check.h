@@ -49,7 +49,8 @@ struct FlowCheck {
   uint64_t blocks = 0;                            ///< decoded
   uint64_t instructions = 0, uncertain = 0;       ///< decoded; of these in blocks that are ambiguous or suspect
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
-  [[nodiscard]] bool is_empty() const { return all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
+  bool has_flow = true;                           ///< false: recorded without the packets that give one
+  [[nodiscard]] bool is_empty() const { return has_flow && all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
   [[nodiscard]] bool agrees() const { return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && !is_empty(); }
 };
 

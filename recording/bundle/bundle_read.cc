@@ -126,6 +126,7 @@ bool Loader::read_config(ByteReader in) {
   if (in.done()) return true;  // written before the following was kept
   config.tip_order = static_cast<pt::TipOrder>(in.number_to(static_cast<uint64_t>(pt::TipOrder::may_be_deferred)));
   decoder.image_is_of_root = in.flag();
+  if (!in.done()) config.has_flow = in.flag();
   return in.done();
 }
 

@@ -176,6 +176,7 @@ Status Writer::write_config(BundleFileWriter& file) const {
   out.number(decoder.breakpoint_entry.value);
   out.number(static_cast<uint64_t>(config.tip_order));
   out.flag(decoder.image_is_of_root);
+  if (!config.has_flow) out.flag(config.has_flow);  // readers that do not know it must refuse the bundle
   return file.add(chunk::kConfig, out.bytes());
 }
 

@@ -2,12 +2,14 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
 #include "perfio/recording_file.h"
+#include "ptdecode/pt/packet_reader.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
@@ -110,6 +112,39 @@ void fill_time(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info
   }
 }
 
+/// Counts packets near the start of the trace that the event excludes: any of the flow, or, with branch packets, TNT packets.
+size_t count_excluded(const AuxStream& stream, bool with_branches) {
+  constexpr uint64_t kSearchedBytes = 64U << 10;
+  std::vector<std::byte> scratch;
+  const Bytes bytes = stream.read(stream.begin_offset(), stream.begin_offset() + kSearchedBytes, scratch);
+  pt::PacketReader reader(bytes, pt::find_psb(bytes, 0));
+  size_t count = 0;
+  for (pt::Packet packet; reader.next(packet) == pt::PacketReader::Status::ok;) {
+    using enum pt::PacketKind;
+    const bool is_tnt = packet.kind == tnt_short || packet.kind == tnt_long;
+    const bool is_tip = packet.kind == tip || packet.kind == tip_pge || packet.kind == tip_pgd;
+    if (is_tnt || (is_tip && !with_branches)) ++count;
+  }
+  return count;
+}
+
+/// Trace that was recorded without the packets that give the flow.
+void check_flow(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info, RecordingData& data) {
+  const perfio::IntelPtConfig event = perfio::intel_pt_config(info, reader.attrs());
+  if (!event.valid || (event.branch && !event.tnt_disabled)) return;
+  const std::string without = event.branch ? "without TNT packets (intel_pt/notnt/)" : "without branch packets (intel_pt/branch=0/)";
+  constexpr size_t kMostDamaged = 8;  // bytes of damaged packets may look like others
+  size_t excluded = 0;
+  for (const AuxStream& stream : data.streams) excluded += count_excluded(stream, event.branch);
+  if (excluded > kMostDamaged) {
+    data.warnings.push_back("the recording contradicts itself: by the event's config it was made " + without + ", but the trace has such packets: decoded with them");
+    return;
+  }
+  data.decoder.config.has_flow = false;
+  data.warnings.push_back("recorded " + without + ": no flow is decoded, " + (event.branch ? "as nothing tells which way conditional branches went. Events are; `ptdecode packets` lists the targets of other branches"
+                                                                                           : "but events are: PTWRITE, power, frequency"));
+}
+
 void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) {
   if (uses_other_clock(reader) && !data.streams.empty())
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
@@ -203,7 +238,7 @@ Error other_trace_error(const std::string& path, uint32_t type) {
 
 void find_places(RecordingData& data) {
   find_kernel_places(data);
-  if (!data.decoder.time_switches) return;
+  if (!data.decoder.time_switches || !data.decoder.config.has_flow) return;
   data.warnings.emplace_back("no names of the kernel tell where __switch_to is: in the kernel, the thread changes at the first timing packet after its switch record");
 }
 
@@ -266,6 +301,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   indexing.use_time = etm.valid ? data.arm_follow.use_time : options.use_time && data.decoder.config.time.valid();
   index_streams(indexing, data);
   report_clocks(witness, indexing.use_time, image, data);
+  if (!etm.valid) check_flow(*reader, info, data);
   image.finish(data);
   if (etm.valid) return {};
   find_places(data);

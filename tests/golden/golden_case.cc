@@ -119,6 +119,8 @@ struct Parser {
       options.max_candidates = static_cast<uint32_t>(number(value));
     } else if (key == "erratum") {
       test.erratum = value;
+    } else if (key == "no-flow") {
+      options.config.has_flow = false;
     } else if (key == "unchanged-when-frozen") {
       test.frozen_differs = false;
     } else {

@@ -173,6 +173,7 @@ class ItemReader {
   void read_fup_of_overflow();
   void read_sync();
   void on_flow(const Packet& packet, uint64_t offset);
+  void skip_branch(const Packet& packet, uint64_t offset);
   void on_fup(const Packet& packet, uint64_t offset);
   void on_tip(const Packet& packet, uint64_t offset);
   void on_tip_pgd(const Packet& packet, uint64_t offset);

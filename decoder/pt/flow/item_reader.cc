@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint64_t kReleasedAtOnce = 8192;
 
+bool is_branch(PacketKind kind) {
+  using enum PacketKind;
+  return kind == tnt_short || kind == tnt_long || kind == tip || kind == tip_pge || kind == tip_pgd;
+}
+
 }  // namespace
 
 void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
@@ -37,9 +42,10 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   done_ = ip_lost_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
   const bool whole = read_start();
   if (!in_overflow_) read_fup_of_overflow();
+  if (!config_.has_flow) start_.has_ip = false;
   cursor_.prompt();
   cursor_.left = cursor_.now;
-  enabled_ = start_.has_ip || !whole;
+  enabled_ = config_.has_flow && (start_.has_ip || !whole);
 }
 
 void ItemReader::release(uint64_t index) {
@@ -77,7 +83,7 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
 }
 
 void ItemReader::produce() {
-  if (is_idle() && step_plain()) return;
+  if (config_.has_flow && is_idle() && step_plain()) return;
   const size_t before = items_.size();
   while (!done_ && items_.size() == before) {
     if (!step()) done_ = true;
@@ -261,7 +267,18 @@ void ItemReader::fail(uint64_t offset) {
   done_ = true;
 }
 
+// Reads a packet of the flow where the trace has too few of them to follow it.
+void ItemReader::skip_branch(const Packet& packet, uint64_t offset) {
+  if (packet.kind != PacketKind::tnt_short && packet.kind != PacketKind::tnt_long) (void)decompress(packet);
+  if (in_overflow_) end_overflow(false, 0);
+  flush_tsx(offset);
+  give_waiting();
+  give_unbound();
+  mode_ = ExecMode::unknown;
+}
+
 void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
+  if (!config_.has_flow && is_branch(packet.kind)) return skip_branch(packet, offset);
   switch (packet.kind) {
     case PacketKind::tnt_short:
     case PacketKind::tnt_long: {
@@ -311,10 +328,10 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress(packet);
   if (in_overflow_) {
     // Erratum APL12: outside the filter a FUP may follow OVF although tracing is off.
-    enabled_ = has_ip && !(config_.errata.apl12 && is_off_at(reader_.offset()));
+    enabled_ = has_ip && config_.has_flow && !(config_.errata.apl12 && is_off_at(reader_.offset()));
     end_overflow(enabled_, cursor_.last_ip);
     // Erratum SKD010: OVF's own FUP may be missing, so this one may belong to an event.
-    if (!enabled_ || (!tsx_pending_ && binding_.empty())) return;
+    if ((!enabled_ && config_.has_flow) || (!tsx_pending_ && binding_.empty())) return;
   }
   if (ip_lost_) return lose_packets();  // events bound to it have no position
   if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
@@ -338,7 +355,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   }
   asynchronous |= bind_events(bound);
   if (!bound || asynchronous) {
-    has_fup_ = true;
+    has_fup_ = config_.has_flow;
     fup_optional_ = bound;
     fup_ip_ = cursor_.last_ip;
     fup_offset_ = offset;

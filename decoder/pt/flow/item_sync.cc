@@ -152,7 +152,7 @@ void ItemReader::read_sync() {
   if (is_before_start(time)) push(ItemKind::missing, offset);
   Item& item = push(ItemKind::sync, offset);
   item.ip = ip;
-  if (!has_ip || !whole) item.flags = kItemNoIp;
+  if (!has_ip || !whole || !config_.has_flow) item.flags = kItemNoIp;
 }
 
 void PsbTime::add(const Packet& packet) {

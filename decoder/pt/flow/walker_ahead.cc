@@ -1,4 +1,4 @@
-// Walker: looking at code without executing it.
+// Walker: looking at code that is not executed yet, and at packets ahead.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -119,6 +119,18 @@ void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
   Item rounds = item;
   rounds.value = rounds.aux = 0;
   give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
+}
+
+// Returns the offset of the first packet from `offset` on that gives all bits of an ip, or that of the segment's end. Packets before it give the
+// bits that differ from the packet before them, which may be damaged or missing.
+uint64_t Walker::find_whole_ip(uint64_t offset) const {
+  PacketReader reader(segment_.bytes, offset);
+  Packet packet;
+  while (reader.next(packet) == PacketReader::Status::ok) {
+    if (packet.ip_bytes == IpBytes::sext48 || packet.ip_bytes == IpBytes::full64) return offset;
+    offset = reader.offset();
+  }
+  return segment_.bytes.size();
 }
 
 bool Walker::may_switch_by_time(const FlowState& state) {

@@ -266,7 +266,7 @@ void Walker::doubt_beside_missing(const FlowState& state, SpaceId space) {
 // once in each section (`missing`) that a TIP leads to, so that each missing image is reported.
 bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
-  if (!has_ip) return false;
+  if (!has_ip || !options_.config.has_flow) return false;
   // Unless TIPs are prompt, a TIP is no proof after an overflow that does not show whether tracing is on (erratum SKD010), or if their
   // order is unknown.
   const TipOrder order = options_.config.tip_order;

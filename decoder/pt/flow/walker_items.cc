@@ -324,7 +324,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   Context context;
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
-  } else if (options_.switch_entry.value != 0) {
+  } else if (options_.switch_entry.value != 0 && options_.config.has_flow) {
     // A guest's ip says nothing about the host's threads.
     context = follower_.at(state.switches, first, last, in_guest(state) ? Ip{~uint64_t{0}} : state.ip, timeline_);
   } else {
@@ -384,6 +384,7 @@ Event Walker::event_of(const Item& item, EventKind kind, uint8_t flags, Ip from,
 }
 
 void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
+  if (!options_.config.has_flow) update_context(flow, item.before, item.hi);
   Event event = event_of(item, kind, flags, from, to);
   event.before_block = static_cast<uint32_t>(flow.out->blocks.size()) + (flow.block_instructions != 0 ? 1 : 0);
   if (kind == EventKind::paging) set_non_root(flow, (flags & kEventNonRoot) != 0, item);
@@ -527,18 +528,6 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
     update_context(flow, item.before, item.hi);
   }
   return at_tip;
-}
-
-// Returns the offset of the first packet from `offset` on that gives all bits of an ip, or that of the segment's end. Packets before it give the
-// bits that differ from the packet before them, which may be damaged or missing.
-uint64_t Walker::find_whole_ip(uint64_t offset) const {
-  PacketReader reader(segment_.bytes, offset);
-  Packet packet;
-  while (reader.next(packet) == PacketReader::Status::ok) {
-    if (packet.ip_bytes == IpBytes::sext48 || packet.ip_bytes == IpBytes::full64) return offset;
-    offset = reader.offset();
-  }
-  return segment_.bytes.size();
 }
 
 // Resumes after a loss: outputs the gap and continues at the next item that gives the flow's position, or at the segment's end.
