@@ -46,7 +46,8 @@ const RingIndex::Ring* RingIndex::find(uint64_t id) const {
 RingIndex::StreamKey RingIndex::stream_of(const perfio::SampleId& sample, bool per_cpu) const {
   const Ring* ring = find(sample.id);
   const int32_t cpu = ring != nullptr ? ring->cpu : per_cpu ? sample.cpu : -1;
-  return cpu >= 0 ? StreamKey(cpu, -1) : StreamKey(-1, sample.tid);
+  if (cpu >= 0) return {cpu, -1};
+  return {-1, ring != nullptr && ring->tid > 0 ? ring->tid : sample.tid};
 }
 
 }  // namespace ptd

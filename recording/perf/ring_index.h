@@ -28,7 +28,8 @@ class RingIndex {
   void add(const perfio::Record& record);
   /// Returns the ring of the event with this id; null if no record names it.
   [[nodiscard]] const Ring* find(uint64_t id) const;
-  /// Returns the stream whose trace a sample holds. `per_cpu`: rings are of cpus, where no record names the sample's. Both -1: unknown.
+  /// Returns the stream whose trace a sample holds. A ring of a thread keeps the thread's first number, also if it calls exec and gets another one.
+  /// `per_cpu`: rings are of cpus, where no record names the sample's. Both -1: unknown.
   [[nodiscard]] StreamKey stream_of(const perfio::SampleId& sample, bool per_cpu) const;
 
  private:

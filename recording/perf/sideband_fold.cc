@@ -364,7 +364,8 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if (per_cpu_ && !is_arm_ && aux.aux_size_bytes != 0) task_switches_.on_aux(record);
   const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
   if (aux.aux_size_bytes != 0) ++(is_stored ? stored_aux_ : overwritten_aux_);
-  aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
+  const int32_t ring_tid = rings_.stream_of(id, per_cpu_).second;
+  aux_ends_.push_back({id.cpu, ring_tid >= 0 ? ring_tid : id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
                        is_stored ? aux.aux_size_bytes : 0});
 }
 

@@ -109,6 +109,7 @@ class SidebandFold {
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);
+  [[nodiscard]] int32_t caller_of_exec(const perfio::Record& record, int32_t pid) const;
   void start_program(int32_t pid, TimeNs time, SpaceId space);
   void check_program(const perfio::Record& record, const perfio::MmapRecord& map);
   TimeNs move_program(int32_t pid, SpaceId from, SpaceId to);

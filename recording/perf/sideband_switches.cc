@@ -189,10 +189,23 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
   if (comm.exec && comm.pid > 0) {
     programs_.forget(comm.pid);
     start_program(comm.pid, time, image_.builder.add_space(machine_of_thread(comm.pid)));
+    if (const int32_t caller = caller_of_exec(record, comm.pid); caller > 0) data_.contexts.add_thread(caller, time, context_of(comm.pid, comm.pid));
     if (per_cpu_) task_switches_.on_exec(record);
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
   }
+}
+
+// The thread that calls exec has another number before it if it is not the first of its process. The cpu's latest switch names it by that number, and so does
+// its ring. Returns -1 if neither does.
+int32_t SidebandFold::caller_of_exec(const perfio::Record& record, int32_t pid) const {
+  const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
+  const bool has_own_ring = ring != nullptr && ring->cpu < 0;
+  const std::vector<ContextTrack::Switch>& switches = data_.contexts.switches(record.sample_id.cpu);
+  int32_t tid = -1;
+  if (has_own_ring && record.sample_id.pid == pid) tid = ring->tid;
+  if (!has_own_ring && !switches.empty() && switches.back().to.pid == pid) tid = switches.back().to.tid;
+  return tid == pid ? -1 : tid;
 }
 
 // Not the first one, which is also that before it.

@@ -49,6 +49,74 @@ TEST_F(Fold, OtherNamesAreNoContradiction) {
   EXPECT_EQ(data_->thread_names.at(20), "begun");
 }
 
+// A thread that is not the first of its process calls exec: it was on the cpu by its own number, and has the number of its process from then on.
+TEST_F(Fold, AThreadThatCallsExecRunsTheNewProgram) {
+  const auto come = [this](int32_t pid, int32_t tid, uint64_t time, bool out) {
+    perfio::SwitchRecord record;
+    record.cpu_wide = true;
+    record.out = out;
+    feed(record, time, pid, tid, 3);
+  };
+  for (const bool by_sample : {false, true}) {
+    start();
+    comm(10, 10, "one", true, 100);
+    map(10, 0x400000, "/bin/one", 101);
+    fork(10, 10, 11, 200);
+    if (by_sample) {
+      feed(perfio::SchedSwitchSample{0, 11}, 1000, 0, 0, 3);
+    } else {
+      come(10, 11, 1000, false);
+    }
+    feed(perfio::CommRecord{10, 10, "two", true}, 2000, 10, 10, 3);
+    map(10, 0x400000, "/bin/two", 2001);
+    by_sample ? feed(perfio::SchedSwitchSample{10, 0}, 3000, 10, 10, 3) : come(10, 10, 3000, true);
+    finish();
+    const Context before = data_->contexts.at_cpu(3, TimeNs{1500}), after = data_->contexts.at_cpu(3, TimeNs{2500});
+    EXPECT_EQ(before.tid, 11) << by_sample;
+    EXPECT_EQ(byte_at(before.space, 0x400000 + kCode, 1500), 0x55) << by_sample;
+    EXPECT_EQ(after.tid, 10) << by_sample;
+    EXPECT_EQ(byte_at(after.space, 0x400000 + kCode, 2500), 0x90) << by_sample;
+    EXPECT_NE(data_->contexts.at_cpu(3, TimeNs{3500}).tid, 10) << by_sample;
+    EXPECT_TRUE(data_->timeline.findings().empty()) << by_sample;
+  }
+}
+
+// The ring of a thread that calls exec: its records name the process from then on, the ring's trace is of one stream.
+TEST_F(Fold, TheRingOfAThreadThatCallsExecIsOne) {
+  fold_->set_per_cpu(false);
+  const std::vector<uint64_t> index{0, 1, 7, 0, ~uint64_t{0}, 11};  // ID_INDEX: one event, of thread 11
+  perfio::Record ids;
+  ids.type = perfio::kRecordIdIndex;
+  ids.raw = std::as_bytes(std::span(index));
+  fold_->on_record(ids);
+  const auto on_ring = [this](perfio::Payload payload, uint64_t time, int32_t tid) {
+    perfio::Record record;
+    record.payload = std::move(payload);
+    record.sample_id = {10, tid, time, true, 2, 7, 0};
+    fold_->on_record(record);
+  };
+  comm(10, 10, "one", true, 100);
+  map(10, 0x400000, "/bin/one", 101);
+  fork(10, 10, 11, 200);
+  on_ring(perfio::AuxRecord{0, 64, 0}, 1000, 11);
+  on_ring(perfio::CommRecord{10, 10, "two", true}, 2000, 10);
+  map(10, 0x400000, "/bin/two", 2001);
+  on_ring(perfio::AuxRecord{64, 64, 0}, 3000, 10);
+  const std::vector<std::byte> trace(128);
+  perfio::AuxtraceRecord aux;
+  aux.size_bytes = trace.size();
+  aux.tid = 11;
+  aux.cpu = -1;
+  aux.payload = trace;
+  feed(aux, 0);
+  finish();
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 1500), 0x55);
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 2500), 0x90);
+  EXPECT_EQ(data_->contexts.at_thread(11, TimeNs{2500}).tid, 10);
+  ASSERT_EQ(data_->streams.size(), 1U);
+  for (const Finding& finding : data_->timeline.findings()) EXPECT_NE(finding.kind, FindingKind::trace_lost) << finding.what;
+}
+
 bool lacks_comm(const Finding& finding) { return finding.kind == FindingKind::records_lost && finding.what.find("COMM record") != std::string::npos; }
 
 // The kernel maps the program, its loader and another vdso.
