@@ -18,6 +18,7 @@ namespace ptd {
 struct FileId {
   uint32_t maj = 0, min = 0;  ///< of the device; 0:0 if not recorded
   uint64_t inode = 0;         ///< 0 if not recorded
+  uint64_t generation = 0;    ///< of the inode number, which is used again; 0 if not known
 };
 
 /// A regular file mapped privately and read-only. Immutable; any number of threads may read. The bytes live as long as the object.

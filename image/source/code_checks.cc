@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/source/build_id.h"
 #include "image/source/code_source.h"
 #include "image/source/jitdump.h"
 
@@ -21,6 +22,10 @@ int64_t created_ns(const MappedFile& file) {
                     (info.stx_mask & STATX_BTIME) != 0 &&
                     file.identity() == std::pair<uint64_t, uint64_t>(makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino);
   return same ? info.stx_btime.tv_sec * 1'000'000'000 + info.stx_btime.tv_nsec : 0;
+}
+
+bool is_device(const FileId& found, const FileId& recorded) {
+  return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min);
 }
 
 /// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, those
@@ -107,23 +112,41 @@ CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedP
   return {};
 }
 
+/// Returns the numbers of a file, of the two that it may have those that were recorded.
+FileId CodeSource::id_of(const OpenFile& opened, const FileId& recorded) {
+  const auto [device, inode] = opened.file->identity();
+  const FileId found{major(device), minor(device), inode};
+  if (recorded.inode == 0 || (inode == recorded.inode && is_device(found, recorded))) return found;
+  if (!opened.mapped_id) opened.mapped_id = opened.file->mapped_id();  // any number of records may name another file
+  return opened.mapped_id->inode == recorded.inode ? *opened.mapped_id : found;
+}
+
+CodeSource::ListedId CodeSource::check_listed_id(const MappedPath& wanted) {
+  const FileId& recorded = wanted.file_id;
+  const bool here = options_.same_host && options_.use_host_files && wanted.roots == nullptr;
+  if (!here || recorded.inode == 0 || !wanted.path.starts_with('/')) return ListedId::unknown;
+  const OpenFile& opened = open_file(wanted.path, FoundAt::path);
+  if (!opened.elf || !same_build_id(wanted.build_id, opened.elf->build_id())) return ListedId::unknown;
+  const int64_t recorded_at = options_.recorded_at_ns, created = created_ns(*opened.file);
+  const FileId found = id_of(opened, recorded);
+  const bool is_reused = recorded_at != 0 && created > times_.latest_wall_ns(wanted.time_ns, recorded_at);
+  if (found.inode == recorded.inode && !is_reused) return ListedId::proven;
+  if (recorded_at != 0 && created > recorded_at) return ListedId::unknown;
+  const bool was_there = recorded_at != 0 && opened.file->changed_ns() <= recorded_at;
+  return was_there && is_device(found, recorded) ? ListedId::other : ListedId::doubtful;
+}
+
 /// Returns the reasons to doubt a file at a recorded path without a recorded build id.
 CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
   if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
   const FileId& recorded = wanted.file_id;
-  const auto [device, inode] = opened.file->identity();
-  FileId found{major(device), minor(device), inode};
-  const auto same_device = [&] { return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min); };
-  if (recorded.inode != 0 && (found.inode != recorded.inode || !same_device())) {
-    if (!opened.mapped_id) opened.mapped_id = opened.file->mapped_id();  // any number of records may name another file
-    if (opened.mapped_id->inode == recorded.inode) found = *opened.mapped_id;
-  }
+  const FileId found = id_of(opened, recorded);
   if (recorded.inode != 0 && found.inode != recorded.inode)
     return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
             true, false};
   Doubt age = doubt_of_age(opened, wanted);
   if (age.other || recorded.inode == 0) return {std::move(age.reason), age.other, true};
-  if (!same_device()) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
+  if (!is_device(found, recorded)) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
   return age;
 }
 

@@ -135,6 +135,15 @@ class CodeSource {
 
   /// Returns the bytes of the mapping. With a recorded build id, only a file with that id is used.
   FoundCode find(const MappedPath& wanted);
+  /// How the file that is at a mapping's path now relates to a build id that was read from the path when the recording ended.
+  enum class ListedId : uint8_t {
+    unknown,   ///< the file says nothing: it has another build id, was made later, or is of another machine
+    proven,    ///< it has the build id, and it is the file that was mapped
+    doubtful,  ///< it has the build id, and may be another file than the one that was mapped
+    other,     ///< it has the build id, was there when the recording ended, and is another file than the one that was mapped
+  };
+  /// `wanted` has that build id.
+  ListedId check_listed_id(const MappedPath& wanted);
   /// Returns the separate debug file of an ELF file without .symtab or without lines: by build id below the debug directories and in the
   /// cache, then by .gnu_debuglink, also next to `recorded_path`. A file that the link names must have the link's CRC, and the build id if both
   /// have one; a file found by build id needs no CRC.
@@ -195,6 +204,7 @@ class CodeSource {
   };
   /// Returns what an opened file lacks of the mapping's bytes.
   [[nodiscard]] Lack lack_of(const OpenFile& opened, const MappedPath& wanted) const;
+  [[nodiscard]] static FileId id_of(const OpenFile& opened, const FileId& recorded);
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_build(const Place& place, const MappedPath& wanted, FoundCode& found);
   bool prefer_saved(const Place& place, const MappedPath& wanted, FoundCode& found);

@@ -51,12 +51,12 @@ std::string first_of(const std::set<std::string>& paths) {
   return names;
 }
 
+}  // namespace
+
 MappedPath wanted_of(const UserMapping& mapping, const std::vector<std::string>* roots) {
   return {mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots, mapping.pid, mapping.ip.value, mapping.from.value,
           mapping.file_id, mapping.shared};
 }
-
-}  // namespace
 
 int64_t written_at_ns(const std::string& recording) {
   constexpr int64_t kSecond = 1'000'000'000;

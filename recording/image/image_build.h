@@ -32,6 +32,9 @@ struct UserMapping {
   std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
 
+/// Returns the mapping as CodeSource wants it. `roots`: see MappedPath.
+[[nodiscard]] MappedPath wanted_of(const UserMapping& mapping, const std::vector<std::string>* roots);
+
 /// Not thread-safe; finish() consumes it.
 class ImageBuild {
  public:

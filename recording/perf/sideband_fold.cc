@@ -198,7 +198,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     return;
   }
   add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-               normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode},
+               normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode, map.inode_generation},
                (map.flags & MAP_SHARED) != 0});
 }
 
@@ -427,16 +427,11 @@ void SidebandFold::add_guest_mapping(UserMapping& mapping) {
 }
 
 void SidebandFold::fold_mappings(const perfio::Features& features) {
-  std::unordered_map<std::string, std::string> build_ids;
-  for (const perfio::BuildIdEntry& entry : features.build_ids)
-    build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
+  use_listed_build_ids(features.build_ids, mappings_, [this](int32_t pid) { return roots_of(pid); }, image_);
   std::set<std::pair<int32_t, std::string>> told;
   std::unordered_map<std::string_view, const UserMapping*> last_of;
   for (UserMapping& mapping : mappings_) {
-    if (!mapping.label.empty()) continue;
-    const auto known = build_ids.find(mapping.path);
-    if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
-    last_of[mapping.path] = &mapping;
+    if (mapping.label.empty()) last_of[mapping.path] = &mapping;
   }
   LatestMappings latest;
   for (size_t i = 0; i < mappings_.size(); ++i) {
