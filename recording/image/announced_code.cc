@@ -80,11 +80,14 @@ class AnnouncedCode::Space {
     int32_t pid = -1;
     bool names_only = false;  ///< its code is known from elsewhere
   };
-  Space(ImageBuild& image, const Timeline& mappings, Who who)
-      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only) {}
+  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory)
+      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)) {
+    std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
+  }
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
+    pass(change.time.first);
     if (!names_only_ && !is_mapped(what.address, what.size_bytes)) return refuse(change);
     if (change.open) return leave_open(change);
     switch (what.kind) {
@@ -100,7 +103,10 @@ class AnnouncedCode::Space {
         return;
     }
   }
-  uint64_t finish() { return names_.add_to(image_); }
+  uint64_t finish() {
+    pass(kTimeMax);
+    return names_.add_to(image_);
+  }
 
  private:
   using Code = std::shared_ptr<const std::vector<std::byte>>;
@@ -115,6 +121,24 @@ class AnnouncedCode::Space {
 
   static Code share(const std::vector<std::byte>& code) {
     return code.empty() ? nullptr : std::make_shared<const std::vector<std::byte>>(code);
+  }
+
+  // Anonymous memory that became executable by `until` shows the code that was announced there before, and a file in the place of code ends its names.
+  void pass(TimeNs until) {
+    for (; next_memory_ < memory_.size() && memory_[next_memory_].since <= until; ++next_memory_) {
+      const MappedMemory& memory = memory_[next_memory_];
+      if (memory.is_file) {
+        names_.replace(Ip{memory.first}, memory.end - memory.first, memory.since);
+        continue;
+      }
+      auto at = live_.upper_bound(memory.first);
+      if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > memory.first) --at;
+      for (; at != live_.end() && at->first < memory.end; ++at) {
+        const Live& live = at->second;
+        const uint64_t first = std::max(at->first, memory.first), end = std::min(at->first + live.size, memory.end);
+        if (live.code && live.since <= memory.since) add_section(first, end - first, live.code, memory.since, false, first - at->first);
+      }
+    }
   }
 
   // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced. A recording
@@ -199,7 +223,7 @@ class AnnouncedCode::Space {
         {space_, Ip{change.what.address}, std::move(old_bytes), new_bytes, change.time, EditOrigin::announced, -1, offset});
   }
 
-  void add_section(uint64_t address, uint64_t size, const Code& code, TimeNs from, bool assumed = false) {
+  void add_section(uint64_t address, uint64_t size, const Code& code, TimeNs from, bool assumed = false, uint64_t skip = 0) {
     if (names_only_) return;
     Section section;
     section.space = space_;
@@ -208,7 +232,7 @@ class AnnouncedCode::Space {
     section.live = {from, kTimeMax};
     section.path = kModule;
     section.assumed = assumed;
-    if (code) section.code = {code, *code};
+    if (code) section.code = {code, Bytes(*code).subspan(skip, std::min<uint64_t>(size, code->size() - skip))};
     image_.add_section(std::move(section));
   }
 
@@ -348,6 +372,8 @@ class AnnouncedCode::Space {
   SpaceId space_;
   int32_t pid_;
   bool names_only_;
+  std::vector<MappedMemory> memory_;
+  size_t next_memory_ = 0;
   uint64_t refused_ = 0;
   std::map<uint64_t, Live> live_;  // by address; disjoint
   JitNames names_;
@@ -493,7 +519,7 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
   }
 }
 
-std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const std::set<SpaceId>& names_only) {
+std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only) {
   std::set<SpaceId> named;
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
@@ -506,7 +532,7 @@ std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappi
     const bool known = names_only.contains(space);
     for (auto& [instance, joiner] : process.instances) take_history(image, space, known, joiner.finish(), changes);
     std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time.last < b.time.last; });
-    Space code(image, mappings, {space, process.pid, known});
+    Space code(image, mappings, {space, process.pid, known}, memory(space));
     for (const Change& change : changes) {
       check_interrupt();
       code.apply(change);

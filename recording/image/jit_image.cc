@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "image/base/interrupt.h"
 #include "image/source/perf_map.h"
@@ -174,6 +177,98 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
   return true;
 }
 
+/// The code of a jitdump in one space, while its entries are passed in order of time.
+class JitSpace {
+ public:
+  JitSpace(ImageBuild& image, JitdumpMapping mapping, const FoundCode& found, std::vector<MappedMemory> memory, bool names_only)
+      : image_(image), mapping_(std::move(mapping)), found_(found), names_only_(names_only), memory_(std::move(memory)) {
+    std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
+  }
+
+  void add(const DatedCode& entry) {
+    pass(entry.time);
+    const JitCode& code = entry.code;
+    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? SharedText() : SharedText(code.name)};
+    if (code.move) {
+      const auto known = by_index_.find(code.index);
+      if (known == by_index_.end()) return;
+      loaded = known->second;
+      names_.close(Ip{code.old_address}, entry.time);
+      cut(code.old_address, code.size_bytes);
+      if (!names_only_) image_.builder.remove(mapping_.space, Ip{code.old_address}, std::max<uint64_t>(code.size_bytes, 1), entry.time);
+    } else {
+      by_index_[code.index] = loaded;
+    }
+    if (!names_only_) image_.add_section(section_of(mapping_, entry, found_, loaded.code));
+    names_.open({mapping_.space, Ip{code.address}, code.size_bytes, {}, loaded.name, "[jit]"}, entry.time);
+    cut(code.address, code.size_bytes);
+    if (code.size_bytes != 0 && code.size_bytes <= ~code.address) live_[code.address] = {code.address + code.size_bytes, &entry, loaded.code};
+  }
+  uint64_t finish() {
+    pass(kTimeMax);
+    return names_.add_to(image_);
+  }
+
+ private:
+  struct Loaded {
+    Bytes code;
+    SharedText name;
+  };
+  struct Part {
+    uint64_t end = 0;
+    const DatedCode* entry = nullptr;  // of the whole code
+    Bytes code;                        // the whole
+  };
+
+  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. A file in its place ends code and
+  // names. Each address is fresh once, and code ends once, so this takes a time of all code and memory.
+  void pass(TimeNs until) {
+    for (; next_ < memory_.size() && memory_[next_].since <= until; ++next_) {
+      const MappedMemory& memory = memory_[next_];
+      if (memory.is_file) {
+        names_.replace(Ip{memory.first}, memory.end - memory.first, memory.since);
+        cut(memory.first, memory.end - memory.first);
+        continue;
+      }
+      for (auto at = at_or_after(memory.first); !names_only_ && at != live_.end() && at->first < memory.end; ++at)
+        show(at->second, std::max(at->first, memory.first), std::min(at->second.end, memory.end), memory.since);
+    }
+  }
+  void show(const Part& part, uint64_t first, uint64_t end, TimeNs since) {
+    const uint64_t skip = std::min<uint64_t>(first - part.entry->code.address, part.code.size());
+    Section section = section_of(mapping_, *part.entry, found_, part.code.subspan(skip, std::min<uint64_t>(end - first, part.code.size() - skip)));
+    section.ip = Ip{first};
+    section.size_bytes = end - first;
+    section.live.first = since;
+    image_.add_section(std::move(section));
+  }
+  void cut(uint64_t first, uint64_t size_bytes) {
+    const uint64_t end = first + std::min(size_bytes, ~first);
+    for (auto at = at_or_after(first); at != live_.end() && at->first < end;) {
+      const Part part = at->second;
+      const uint64_t begin = at->first;
+      at = live_.erase(at);
+      if (begin < first) live_[begin] = {first, part.entry, part.code};
+      if (part.end > end) at = live_.insert_or_assign(end, part).first;
+    }
+  }
+  std::map<uint64_t, Part>::iterator at_or_after(uint64_t address) {
+    auto at = live_.upper_bound(address);
+    if (at != live_.begin() && std::prev(at)->second.end > address) --at;
+    return at;
+  }
+
+  ImageBuild& image_;
+  JitdumpMapping mapping_;
+  const FoundCode& found_;
+  bool names_only_;
+  std::vector<MappedMemory> memory_;
+  size_t next_ = 0;
+  std::unordered_map<uint64_t, Loaded> by_index_;
+  JitNames names_;
+  std::map<uint64_t, Part> live_;  // by first address; disjoint
+};
+
 }  // namespace
 
 JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
@@ -206,33 +301,31 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
   if (unsure_file) image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
 }
 
-uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
-                     std::vector<std::string>& warnings) {
+std::set<SpaceId> add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only,
+                              std::vector<std::string>& warnings) {
   FoundCode found;
   std::vector<DatedCode> codes;
-  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return 0;
-  struct Loaded {
-    Bytes code;
-    SharedText name;
-  };
-  std::unordered_map<uint64_t, Loaded> by_index;
-  JitNames names;
-  for (const DatedCode& entry : codes) {
-    const JitCode& code = entry.code;
-    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? SharedText() : SharedText(code.name)};
-    if (code.move) {
-      const auto known = by_index.find(code.index);
-      if (known == by_index.end()) continue;
-      loaded = known->second;
-      names.close(Ip{code.old_address}, entry.time);
-      if (!names_only) image.builder.remove(mapping.space, Ip{code.old_address}, std::max<uint64_t>(code.size_bytes, 1), entry.time);
-    } else {
-      by_index[code.index] = loaded;
+  std::set<SpaceId> named;
+  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return named;
+  const auto header = read_jitdump_header(found.code.bytes);
+  const uint32_t own = header.ok() ? header->pid : static_cast<uint32_t>(mapping.pid);  // in its own name space
+  std::map<SpaceId, JitSpace> spaces;
+  for (DatedCode& entry : codes) {
+    JitdumpMapping of_process = mapping;
+    const bool is_own = entry.code.pid == own || entry.code.pid == static_cast<uint32_t>(mapping.pid);
+    const SpaceId other = is_own ? kNoSpace : processes.space_of(entry.code.pid, entry.time);
+    if (other != kNoSpace) of_process.space = other;
+    if (!is_own && other == kNoSpace) entry.assumed = true;
+    auto place = spaces.find(of_process.space);
+    if (place == spaces.end()) {
+      place = spaces.try_emplace(of_process.space, image, of_process, found, processes.memory_of(of_process.space), names_only).first;
     }
-    if (!names_only) image.add_section(section_of(mapping, entry, found, loaded.code));
-    names.open({mapping.space, Ip{code.address}, code.size_bytes, {}, loaded.name, "[jit]"}, entry.time);
+    place->second.add(entry);
   }
-  return names.add_to(image);
+  for (auto& [space, of_space] : spaces) {
+    if (of_space.finish() != 0) named.insert(space);
+  }
+  return named;
 }
 
 namespace {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "ptdecode/time_conversion.h"
 #include "recording/image/image_build.h"
 #include "recording/image/jit_names.h"
+#include "recording/image/shared_ranges.h"
 
 namespace ptd {
 
@@ -35,6 +38,12 @@ struct JitClock {
   TimeNs ended = kTimeMax, first_record = kTimeMin, last_record = kTimeMax;
 };
 
+/// The processes whose code a jitdump has: a child logs its code in the file of its parent.
+struct JitProcesses {
+  std::function<SpaceId(uint32_t pid, TimeNs time)> space_of;       ///< of a descendant; kNoSpace: it is none
+  std::function<std::vector<MappedMemory>(SpaceId space)> memory_of;
+};
+
 /// The file of a jitdump.
 struct JitdumpFile {
   std::string path;                       ///< "": not found
@@ -44,14 +53,15 @@ struct JitdumpFile {
 /// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
                           std::vector<std::string>& warnings);
-/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
+/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the spaces in which code has a name.
 /// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
 ///
 /// Code is `assumed` if its time proves nothing: another version at its address has the same time, or times of the file cannot be true (0,
 /// before the file was mapped, after its process ended, or all after the recording). An impossible time is replaced by that of the record
-/// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect.
-uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
-                     std::vector<std::string>& warnings);
+/// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect. Code of a process that is neither the
+/// file's nor its descendant is assumed to be of the file's.
+std::set<SpaceId> add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only,
+                              std::vector<std::string>& warnings);
 
 inline constexpr size_t kMostPerfMapNames = 1U << 20;
 struct PerfMapNames {

@@ -47,6 +47,11 @@ class JitNames {
     names_.push_back(std::move(range));
   }
   void close(Ip ip, TimeNs when) { lives_.close(ip, when); }
+  /// Something else than named code is in [ip, ip + size) from `from` on.
+  void replace(Ip ip, uint64_t size_bytes, TimeNs from) {
+    ever_.add(ip.value, size_bytes);
+    lives_.end(ip, size_bytes, from);
+  }
   /// Returns how many names have code at some time.
   uint64_t add_to(ImageBuild& image) {
     uint64_t added = 0;

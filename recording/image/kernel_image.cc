@@ -18,7 +18,8 @@ namespace {
 
 constexpr uint16_t kKsymbolBpf = 1, kKsymbolOol = 2;
 constexpr uint32_t kMaxOolBytes = 1U << 20;  // of one name: a page of slots, a trampoline
-// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then.
+// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then, or until a record says that the
+// memory holds something else.
 constexpr uint64_t kUnregisterGraceNs = 100'000'000;
 constexpr uint64_t kMaxSymbolBytes = 1U << 20;
 const std::string kKernelName = kKernelTextPath;

@@ -30,7 +30,10 @@ class KernelImage {
   /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
   /// Processes a TEXT_POKE that adds code where there was none.
-  void on_created(Ip ip, uint64_t size_bytes, TimeNs time) { created_[ip.value][time] = size_bytes; }
+  void on_created(Ip ip, uint64_t size_bytes, TimeNs time) {
+    created_[ip.value][time] = size_bytes;
+    lives_.end_closed(ip, size_bytes, time);
+  }
 
   /// Processes a TEXT_POKE that changes code: its bytes tell whether copies are of this boot.
   void on_changed(Ip ip, Bytes old_bytes, Bytes new_bytes) { evidence_.add_poke(ip, old_bytes, new_bytes); }

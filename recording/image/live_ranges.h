@@ -1,7 +1,9 @@
 // LiveRanges: address ranges that are added, removed and replaced over time. Private to recording.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -15,23 +17,25 @@ class LiveRanges {
  public:
   /// Opens [ip, ip + size) from `from` on and ends what it covers. Returns its number: 0, 1, 2, ...
   size_t open(Ip ip, uint64_t size_bytes, TimeNs from) {
-    const uint64_t first = ip.value, last = size_bytes == 0 ? first : first + (size_bytes - 1);
-    auto at = open_.upper_bound(first);
-    if (at != open_.begin() && std::prev(at)->second.last >= first) --at;
-    while (at != open_.end() && at->first <= last) {
-      lives_[at->second.number].last = from.value == 0 ? from : TimeNs{from.value - 1};
-      at = open_.erase(at);
-    }
+    end(ip, size_bytes, from);
     const size_t number = lives_.size();
     lives_.push_back({from, kTimeMax});
-    open_[first] = {last, number};
+    open_[ip.value] = {last_of(ip, size_bytes), number};
     return number;
   }
+  /// Ends what covers a part of [ip, ip + size) before `from`: something else is there then.
+  void end(Ip ip, uint64_t size_bytes, TimeNs from) {
+    end_in(open_, ip, size_bytes, from);
+    end_closed(ip, size_bytes, from);
+  }
+  /// The same of closed ranges that last until later.
+  void end_closed(Ip ip, uint64_t size_bytes, TimeNs from) { end_in(closed_, ip, size_bytes, from); }
   /// Ends the open range that starts at `ip`, at `when` (inclusive). Returns whether there is one.
   bool close(Ip ip, TimeNs when) {
     const auto at = open_.find(ip.value);
     if (at == open_.end()) return false;
     lives_[at->second.number].last = when;
+    closed_[at->first] = at->second;
     open_.erase(at);
     return true;
   }
@@ -42,7 +46,17 @@ class LiveRanges {
     uint64_t last = 0;
     size_t number = 0;
   };
-  std::map<uint64_t, Open> open_;  // by first address; disjoint
+  using Ranges = std::map<uint64_t, Open>;
+  static uint64_t last_of(Ip ip, uint64_t size_bytes) { return size_bytes == 0 ? ip.value : ip.value + (size_bytes - 1); }
+  void end_in(Ranges& ranges, Ip ip, uint64_t size_bytes, TimeNs from) {
+    auto at = ranges.upper_bound(ip.value);
+    if (at != ranges.begin() && std::prev(at)->second.last >= ip.value) --at;
+    for (; at != ranges.end() && at->first <= last_of(ip, size_bytes); at = ranges.erase(at)) {
+      TimeNs& last = lives_[at->second.number].last;
+      last = std::min(last, from.value == 0 ? from : TimeNs{from.value - 1});
+    }
+  }
+  Ranges open_, closed_;  // by first address; all are disjoint
   std::vector<Interval> lives_;
 };
 

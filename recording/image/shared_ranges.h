@@ -1,4 +1,4 @@
-// SharedRanges: a set of address ranges whose copies share their memory. Private to recording.
+// SharedRanges: a set of address ranges whose copies share their memory; MappedMemory. Private to recording.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include "ptdecode/types.h"
 
 namespace ptd {
 
@@ -87,6 +89,15 @@ class SharedRanges {
   }
 
   Link root_;
+};
+
+/// Executable memory of a space from a time on: a file's, or anonymous memory at addresses at which nothing executable was before. Linux records that when it
+/// becomes executable. Run-times that never have memory that is writable and executable write code to it before, so what they logged of it until then is
+/// its content.
+struct MappedMemory {
+  TimeNs since;
+  uint64_t first = 0, end = 0;
+  bool is_file = false;
 };
 
 }  // namespace ptd

@@ -75,8 +75,33 @@ class AnonymousRanges {
     bool again = false;  ///< it was there before
   };
   /// Adds [first, first + size) and returns it in pieces that were there before, or not.
-  std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes) {
-    SharedRanges& ranges = ranges_[space];
+  std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
+    for (const Piece& piece : join(all_[space], first, size_bytes)) {
+      if (!piece.again) memory_[space].push_back({since, piece.first, piece.first + piece.size_bytes});
+    }
+    return join(ranges_[space], first, size_bytes);
+  }
+  /// Something else was mapped there.
+  void replace(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since) {
+    memory_[space].push_back({since, first, first + size_bytes, true});
+    (void)join(all_[space], first, size_bytes);
+    cut(space, first, size_bytes);
+  }
+  /// Returns what replace() got, and of add() the parts that nothing had been mapped at before, in the order of the calls.
+  [[nodiscard]] const std::vector<MappedMemory>& memory(SpaceId space) const {
+    static const std::vector<MappedMemory> none;
+    const auto found = memory_.find(space);
+    return found == memory_.end() ? none : found->second;
+  }
+  /// A child starts with the memory of its parent.
+  void fork(SpaceId parent, SpaceId child) {
+    if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
+    if (const auto found = all_.find(parent); found != all_.end()) all_[child] = SharedRanges(found->second);
+  }
+
+ private:
+  /// Adds a range to the set, and returns it in pieces that were there before, or not.
+  static std::vector<Piece> join(SharedRanges& ranges, uint64_t first, uint64_t size_bytes) {
     std::vector<Piece> pieces;
     uint64_t at = first, begin = first, end = first + size_bytes;
     const auto put = [&](uint64_t to, bool again) {
@@ -97,7 +122,6 @@ class AnonymousRanges {
     ranges.insert({begin, end});
     return pieces;
   }
-  /// Something else was mapped there.
   void cut(SpaceId space, uint64_t first, uint64_t size_bytes) {
     const auto found = ranges_.find(space);
     if (found == ranges_.end()) return;
@@ -111,13 +135,8 @@ class AnonymousRanges {
       if (at->end > end) ranges.insert({end, at->end});
     }
   }
-  /// A child starts with the memory of its parent.
-  void fork(SpaceId parent, SpaceId child) {
-    if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
-  }
-
- private:
-  std::map<SpaceId, SharedRanges> ranges_;  // not adjacent
+  std::map<SpaceId, SharedRanges> ranges_, all_;  // not adjacent; `all_` with what replace() got
+  std::map<SpaceId, std::vector<MappedMemory>> memory_;
 };
 
 }  // namespace ptd

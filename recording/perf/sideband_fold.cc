@@ -193,6 +193,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
     const auto started = program_starts_.find(map.pid);
+    jitdump_spaces_.insert(space);
     jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes,
                          started == program_starts_.end() ? kTimeMin : started->second.back().time});
     return;
@@ -426,6 +427,14 @@ void SidebandFold::add_guest_mapping(UserMapping& mapping) {
   image_.add_mapping(mapping, &machine->roots);
 }
 
+/// Whether a mapping of memory that was there before would hide code that a run-time gave: its new record shows a change of protection, which leaves the
+/// content. A copy of the memory says more.
+bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
+  if (!announced_.empty()) return true;
+  const auto& saved = image_.source.options().saved;
+  return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
+}
+
 void SidebandFold::fold_mappings(const perfio::Features& features) {
   use_listed_build_ids(features.build_ids, mappings_, [this](int32_t pid) { return roots_of(pid); }, image_);
   std::set<std::pair<int32_t, std::string>> told;
@@ -442,7 +451,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
       add_guest_mapping(mapping);
       continue;
     }
-    if (mapping.again && !announced_.empty()) continue;  // not over what was announced there
+    if (mapping.again && hides_given_code(mapping)) continue;
     if (file == nullptr) {
       image_.add_mapping(mapping, roots_of(mapping.pid), last_of[mapping.path]);
       continue;

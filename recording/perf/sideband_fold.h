@@ -95,11 +95,13 @@ class SidebandFold {
     SpaceId space;
   };
   [[nodiscard]] const Program* program_of(const JitdumpHeader& header) const;
+  [[nodiscard]] SpaceId space_of_child(const JitdumpMapping& jitdump, uint32_t pid, TimeNs time) const;
   void place_complete_jitdumps();
   void fold_jitdumps(bool monotonic);
   void fold_announcements(const Timeline& mapped);
   void fold_perf_maps();
   [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
+  [[nodiscard]] bool hides_given_code(const UserMapping& mapping) const;
   void fold_mappings(const perfio::Features& features);
   void add_guest_mapping(UserMapping& mapping);
   void report_unknown_processes();
@@ -207,6 +209,7 @@ class SidebandFold {
   TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
+  std::set<SpaceId> jitdump_spaces_;
   std::map<int32_t, TimeNs> ended_;  // process -> its end
   std::map<int32_t, std::vector<Program>> program_starts_;  // process -> its execs and forks
   std::set<SpaceId> jit_named_;        // spaces in which a jitdump or an announcement names code

@@ -1,5 +1,6 @@
 // SidebandFold: generated code, from jitdumps, announcements and perf maps, and code that the recorder gives. See sideband_fold.h.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -129,8 +130,25 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
       continue;
     }
     const bool announced = announced_.has(jitdump->space);  // which is more exact
-    if (add_jitdump(image_, *jitdump, clock, names_only || announced, data_.warnings) != 0) jit_named_.insert(jitdump->space);
+    const JitProcesses processes{[this, jitdump = jitdump](uint32_t pid, TimeNs time) { return space_of_child(*jitdump, pid, time); },
+                                 [this](SpaceId space) { return anonymous_.memory(space); }};
+    jit_named_.merge(add_jitdump(image_, *jitdump, clock, processes, names_only || announced, data_.warnings));
   }
+}
+
+/// Returns the space that a descendant of a jitdump's process had at a time, or first; kNoSpace if it is none.
+SpaceId SidebandFold::space_of_child(const JitdumpMapping& jitdump, uint32_t pid, TimeNs time) const {
+  constexpr int kMaxGenerations = 64;
+  auto ancestor = static_cast<int32_t>(pid);
+  for (int i = 0; i < kMaxGenerations && ancestor != jitdump.pid; ++i) {
+    const auto parent = parents_.find(ancestor);
+    if (parent == parents_.end()) return kNoSpace;
+    ancestor = parent->second;
+  }
+  const auto starts = program_starts_.find(static_cast<int32_t>(pid));
+  if (ancestor != jitdump.pid || starts == program_starts_.end()) return kNoSpace;
+  const auto after = std::ranges::upper_bound(starts->second, time, {}, &Program::time);
+  return after == starts->second.begin() ? after->space : std::prev(after)->space;
 }
 
 /// The text of a process's perf map: as it was kept, below a root that was given, or of this machine.
@@ -218,13 +236,13 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     return;
   }
   if (!is_anonymous(mapping.path)) {
-    anonymous_.cut(mapping.space, mapping.ip.value, mapping.size_bytes);
+    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from);
     mappings_.push_back(std::move(mapping));
     return;
   }
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
-  for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes)) {
+  for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from)) {
     mapping.ip = Ip{piece.first};
     mapping.size_bytes = piece.size_bytes;
     mapping.file_offset_bytes = offset + (piece.first - begin.value);
@@ -235,7 +253,7 @@ void SidebandFold::add_mapping(UserMapping mapping) {
 
 void SidebandFold::fold_announcements(const Timeline& mapped) {
   if (announced_.empty()) return;
-  jit_named_.merge(announced_.add_to(image_, mapped, complete_spaces_));
+  jit_named_.merge(announced_.add_to(image_, mapped, [this](SpaceId space) { return anonymous_.memory(space); }, complete_spaces_));
 }
 
 /// Names of given code, each until other code or a mapping replaces its bytes. `codes`: in order of time.

@@ -304,6 +304,7 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
       spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
       program_starts_[task.pid].push_back({task.pid, time, spaces_[task.pid]});
       if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
+      if (task.ppid > 0 && jitdump_spaces_.contains(space_of(task.ppid))) jitdump_spaces_.insert(spaces_[task.pid]);
     } else {
       space_of(task.pid);
     }

@@ -127,6 +127,25 @@ class Announced : public ::testing::Test {
   uint64_t records_ = 0;
 };
 
+// Memory becomes executable after its code was announced, or between the begin and the end of that, and changes its protection again.
+TEST_F(Announced, FreshMemoryShowsWhatWasAnnounced) {
+  constexpr uint64_t kNew = 0x20000;
+  say({.phase = PTD_ANNOUNCE_BEGIN, .address = kNew, .size = 2}, 100);
+  say({.address = kNew, .code = bytes_of({0x11, 0xc3})}, 110);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = kNew, .code = bytes_of({0x11})}, 120);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kNew, .code = bytes_of({0x12})}, 130);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .address = kNew + 0x100, .size = 2}, 140);
+  map(kPid, kNew, "//anon", 150);
+  say({.address = kNew + 0x100, .code = bytes_of({0x21, 0xc3})}, 160);
+  say({.address = kNew + 0x200, .code = bytes_of({0x31, 0xc3})}, 170);
+  map(kPid, kNew, "//anon", 180);
+  finish();
+  EXPECT_EQ(at(kNew, 155).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kNew + 0x100, 165).bytes, Bytes8{0x21});
+  EXPECT_EQ(at(kNew + 0x200, 190).bytes, Bytes8{0x31});
+  EXPECT_EQ(at(kNew + 0x300, 190).bytes, Bytes8{});
+}
+
 TEST_F(Announced, LoadUnloadReuse) {
   say({.code = bytes_of({0x11, 0xc3}), .name = "first"}, 100);
   say({.kind = PTD_ANNOUNCE_UNLOAD, .size = 2}, 200);
