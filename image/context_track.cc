@@ -40,9 +40,12 @@ std::vector<int32_t> keys_of(const std::map<int32_t, Switches>& tracks) {
 void ContextTrack::add_switch(int32_t cpu, TimeNs time, Context to) { by_cpu_[cpu].push_back({time, to}); }
 void ContextTrack::add_thread(int32_t tid, TimeNs time, Context to) { by_tid_[tid].push_back({time, to}); }
 
+void ContextTrack::add_leave(int32_t cpu, TimeNs time) { leaves_[cpu].push_back(time); }
+
 void ContextTrack::sort() {
   sort_by_time(by_cpu_);
   sort_by_time(by_tid_);
+  for (auto& [cpu, times] : leaves_) std::sort(times.begin(), times.end());
 }
 
 Context ContextTrack::at_cpu(int32_t cpu, TimeNs time) const {
@@ -62,6 +65,12 @@ Context ContextTrack::at_thread(int32_t tid, TimeNs time) const {
 
 const std::vector<ContextTrack::Switch>& ContextTrack::switches(int32_t cpu) const { return track_of(by_cpu_, cpu); }
 const std::vector<ContextTrack::Switch>& ContextTrack::thread_changes(int32_t tid) const { return track_of(by_tid_, tid); }
+
+const std::vector<TimeNs>& ContextTrack::leaves(int32_t cpu) const {
+  static const std::vector<TimeNs> none;
+  const auto times = leaves_.find(cpu);
+  return times == leaves_.end() ? none : times->second;
+}
 
 std::vector<int32_t> ContextTrack::cpus() const {
   std::vector<int32_t> cpus = keys_of(by_cpu_);

@@ -30,6 +30,9 @@ class PTD_API ContextTrack {
   void add_switch(int32_t cpu, TimeNs time, Context to);
   /// Adds a change of space: thread `tid` is in `space` from `time` on (start, exec). For per-thread streams.
   void add_thread(int32_t tid, TimeNs time, Context to);
+  /// Adds the moment at which a thread left `cpu` whose trace stops soon after it. The trace of the next one starts before its own switch, so that
+  /// what starts between the two is of the next one. For events that are attached to threads and traced by cpu.
+  void add_leave(int32_t cpu, TimeNs time);
   /// Sorts the switches. An exec that moves a running thread to another space is added with add_thread() and applied to switches on lookup.
   void sort();
 
@@ -40,6 +43,8 @@ class PTD_API ContextTrack {
   /// Returns the switches of `cpu` in time order; may be empty.
   [[nodiscard]] const std::vector<Switch>& switches(int32_t cpu) const;
   [[nodiscard]] const std::vector<Switch>& thread_changes(int32_t tid) const;
+  /// Returns the moments of add_leave() in time order; may be empty.
+  [[nodiscard]] const std::vector<TimeNs>& leaves(int32_t cpu) const;
   /// Return the cpus that have switches and the threads that have changes, sorted.
   [[nodiscard]] std::vector<int32_t> cpus() const;
   [[nodiscard]] std::vector<int32_t> threads() const;
@@ -47,6 +52,7 @@ class PTD_API ContextTrack {
  private:
   std::map<int32_t, std::vector<Switch>> by_cpu_;
   std::map<int32_t, std::vector<Switch>> by_tid_;
+  std::map<int32_t, std::vector<TimeNs>> leaves_;
 };
 
 }  // namespace ptd

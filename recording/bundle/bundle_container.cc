@@ -65,7 +65,7 @@ bool is_known(std::string_view type) {
   constexpr std::array kKnown = {chunk::kInfo,  chunk::kConfig, chunk::kStreams, chunk::kAux,    chunk::kContexts,   chunk::kNotes,
                                  chunk::kImage, chunk::kCode,   chunk::kLines,   chunk::kSymbols, chunk::kPokes,     chunk::kSpans,
                                  chunk::kArm,   chunk::kGuests, chunk::kEvents, chunk::kEventNames, chunk::kOrigin, chunk::kWindows, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,
-                                 chunk::kSites, chunk::kGivenComms, chunk::kPlan,  chunk::kIndex,  chunk::kEnd};
+                                 chunk::kSites, chunk::kGivenComms, chunk::kLeaves, chunk::kPlan,  chunk::kIndex,  chunk::kEnd};
   return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
 }
 

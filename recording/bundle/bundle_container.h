@@ -23,7 +23,7 @@ namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
                                   kArm = "ARMS", kGuests = "GUES", kEvents = "evnt", kEventNames = "enam", kOrigin = "orig", kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals",
-                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kGivenComms = "gcom", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
+                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kGivenComms = "gcom", kLeaves = "leav", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 
 /// The content of all compressed chunks but AUX is at most so many bytes, and kContentGrowth more for each byte of the file.

@@ -403,6 +403,8 @@ Status Loader::load() {
   if (origin != chunks_.end() && !read_origin(reader_of(chunk::kOrigin), data_.origin)) return damaged(chunk::kOrigin);
   const auto given = chunks_.find(chunk::kGivenComms);
   if (given != chunks_.end() && !read_given_comms(reader_of(chunk::kGivenComms), data_)) return damaged(chunk::kGivenComms);
+  const auto leaves = chunks_.find(chunk::kLeaves);
+  if (leaves != chunks_.end() && !read_leaves(reader_of(chunk::kLeaves), data_.contexts)) return damaged(chunk::kLeaves);
   const auto windows = chunks_.find(chunk::kWindows);
   if (windows != chunks_.end() && !read_windows(reader_of(chunk::kWindows), data_)) return damaged(chunk::kWindows);
   if (Status status = load_image(); !status.ok()) return status;

@@ -2,6 +2,7 @@
 #include "recording/bundle/bundle_windows.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ptd {
 
@@ -65,6 +66,33 @@ bool read_given_comms(ByteReader in, RecordingData& data) {
     const int32_t tid = in.id();
     data.given_comms.emplace(tid, in.time());
   }
+  return in.done();
+}
+
+Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file) {
+  ByteWriter out;
+  const std::vector<int32_t> cpus = contexts.cpus();
+  for (const int32_t cpu : cpus) {
+    const std::vector<TimeNs>& leaves = contexts.leaves(cpu);
+    if (leaves.empty()) continue;
+    out.signed_number(cpu);
+    out.number(leaves.size());
+    uint64_t before = 0;
+    for (const TimeNs time : leaves) out.number(time.value - std::exchange(before, time.value));
+  }
+  return out.bytes().empty() ? Status{} : file.add(chunk::kLeaves, out.bytes());
+}
+
+bool read_leaves(ByteReader in, ContextTrack& contexts) {
+  while (in.ok() && !in.done()) {
+    const int32_t cpu = in.id();
+    uint64_t time = 0;
+    for (uint64_t left = in.count(sizeof(TimeNs)); left > 0 && in.ok(); --left) {
+      time += in.number_to(~uint64_t{0} - time);
+      if (in.ok() && cpu >= 0) contexts.add_leave(cpu, TimeNs{time});
+    }
+  }
+  contexts.sort();
   return in.done();
 }
 

@@ -1,5 +1,5 @@
-// Encodes the AUX samples of streams, which say which part of the trace is of which sample, and which names threads did not give themselves. Private to
-// recording.
+// Encodes the AUX samples of streams, which say which part of the trace is of which sample, which names threads did not give themselves, and when traced
+// threads left their cpu. Private to recording.
 #pragma once
 
 #include <functional>
@@ -18,5 +18,8 @@ void write_windows(const RecordingData& data, const std::function<bool(size_t st
 /// Adds a chunk with the names that threads did not give themselves, if there are any.
 Status add_given_comms(const RecordingData& data, BundleFileWriter& file);
 [[nodiscard]] bool read_given_comms(ByteReader in, RecordingData& data);
+/// Adds a chunk with ContextTrack::leaves(), if there are any.
+Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file);
+[[nodiscard]] bool read_leaves(ByteReader in, ContextTrack& contexts);
 
 }  // namespace ptd

@@ -279,7 +279,8 @@ Status Writer::write_contexts(BundleFileWriter& file) const {
       out.text(name);
     }
   }
-  const Status status = file.add(chunk::kContexts, out.bytes());
+  if (const Status status = file.add(chunk::kContexts, out.bytes()); !status.ok()) return status;
+  const Status status = add_leaves(data_.contexts, file);
   return status.ok() ? add_given_comms(data_, file) : status;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 constexpr uint64_t kContextSwitch = 1U << 26;  // attr.context_switch
+constexpr uint64_t kOfTasks = 1U << 12 | 1U << 1;  // attr.enable_on_exec and attr.inherit: the event is attached to a program and its threads
 
 }  // namespace
 
@@ -73,7 +74,12 @@ void SidebandFold::use_switch(const perfio::Record& record, const perfio::Switch
   if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
   if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
   if (!change.out && tasks.own) set_switch(id.cpu, TimeNs{id.time}, context_of(id.pid, id.tid));
+  if (change.out && per_cpu_ && !is_arm_ && (!change.cpu_wide || traces_tasks())) data_.contexts.add_leave(id.cpu, TimeNs{id.time});
   if (change.out && change.cpu_wide && tasks.other) set_switch(id.cpu, TimeNs{id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
+}
+
+bool SidebandFold::traces_tasks() const {
+  return attrs_ != nullptr && std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & kOfTasks) == kOfTasks; });
 }
 
 void SidebandFold::report_task_switches() {

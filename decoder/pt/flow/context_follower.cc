@@ -2,28 +2,32 @@
 #include "decoder/pt/flow/context_follower.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace ptd::pt {
 
 ContextFollower::ContextFollower(const ContextTrack& contexts, int32_t cpu) : contexts_(&contexts), cpu_(cpu) {
   const std::vector<ContextTrack::Switch>& switches = contexts.switches(cpu);
-  const auto same = [&](size_t a, size_t b) {
-    return switches[a].to.tid == switches[b].to.tid && switches[a].to.pid == switches[b].to.pid;
-  };
+  const std::vector<TimeNs>& leaves = contexts.leaves(cpu);
+  size_t left = 0;  // of `leaves`, those before the record
   for (size_t i = 0; i < switches.size(); ++i) {
-    if (i == 0 || !same(i - 1, i)) leaves_.push_back(switches[i].time);
-    if (i + 1 == switches.size() || !same(i, i + 1)) changes_.push_back(switches[i].time);
+    const ContextTrack::Switch& record = switches[i];
+    const size_t first = left;
+    while (left < leaves.size() && leaves[left] <= record.time) ++left;
+    const bool begins = left != first && i != 0;
+    if (i != 0 && !begins && record.to.tid == switches[i - 1].to.tid && record.to.pid == switches[i - 1].to.pid) {
+      changes_.back() = record.time;
+      continue;
+    }
+    leaves_.push_back(begins ? std::max(leaves[left - 1], switches[i - 1].time) : record.time);
+    changes_.push_back(record.time);
+    if (begins) begins_.push_back({leaves_.back(), static_cast<uint32_t>(leaves_.size())});
   }
 }
 
-uint32_t ContextFollower::passed_at(TimeNs t) const {
-  return static_cast<uint32_t>(std::upper_bound(changes_.begin(), changes_.end(), t) - changes_.begin());
-}
-
-std::optional<uint32_t> ContextFollower::open_at(TimeNs t) const {
-  const uint32_t passed = passed_at(t);
-  if (passed >= leaves_.size() || t < leaves_[passed]) return {};
-  return passed;
+uint32_t ContextFollower::begun_at(TimeNs t) const {
+  const auto next = std::upper_bound(begins_.begin(), begins_.end(), t, [](TimeNs time, const Begin& begin) { return time < begin.time; });
+  return next == begins_.begin() ? 0 : std::prev(next)->switches;
 }
 
 Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const {
@@ -48,8 +52,6 @@ Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, 
   return context;
 }
 
-// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it since
-// the switch.
 Context ContextFollower::after_switch(uint32_t passed, TimeNs last) const {
   TimeNs moment = last;
   if (passed < leaves_.size() && leaves_[passed] <= moment) moment = TimeNs{leaves_[passed].value - (leaves_[passed].value != 0 ? 1 : 0)};

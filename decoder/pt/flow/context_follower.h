@@ -1,8 +1,8 @@
 // ContextFollower: determines which of a cpu's context switches a flow has passed if time alone does not show it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "ptdecode/context_track.h"
@@ -19,21 +19,35 @@ class ContextFollower {
   ContextFollower(const ContextTrack& contexts, int32_t cpu);
 
   /// Returns the number of switches recorded up to `t`.
-  [[nodiscard]] uint32_t passed_at(TimeNs t) const;
-  /// Returns the number of switches before a switch whose two records enclose `t`, where the clock cannot show whether the flow has passed
-  /// the switch function. Empty if `t` is not between two such records.
-  [[nodiscard]] std::optional<uint32_t> open_at(TimeNs t) const;
+  [[nodiscard]] uint32_t passed_at(TimeNs t) const { return count(changes_, t); }
+  /// Returns the number of switches whose first record comes up to `t`: the flow has passed no more. Those beyond passed_at() are between their
+  /// two records, where the clock does not show whether the flow has passed the switch function. No user code runs there.
+  [[nodiscard]] uint32_t left_at(TimeNs t) const { return count(leaves_, t); }
+  /// Returns the number of switches passed by a trace that starts at `t` in the kernel (ContextTrack::add_leave()); 0 if it may be another.
+  [[nodiscard]] uint32_t begun_at(TimeNs t) const;
+  /// Returns whether the trace is of events that are attached to threads: it never contains the switch function.
+  [[nodiscard]] bool is_of_threads() const { return !begins_.empty(); }
   /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number. User
   /// code cannot belong to a thread without code at `ip`: then the nearest switch of the interval to a thread with code there is used.
   [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const;
+  /// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it since
+  /// the switch.
+  [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;
 
  private:
-  [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;
+  [[nodiscard]] static uint32_t count(const std::vector<TimeNs>& times, TimeNs t) {
+    return static_cast<uint32_t>(std::upper_bound(times.begin(), times.end(), t) - times.begin());
+  }
 
   const ContextTrack* contexts_ = nullptr;
   int32_t cpu_ = -1;
   std::vector<TimeNs> changes_;  ///< of each switch, the moment of its last record (the incoming thread's own)
   std::vector<TimeNs> leaves_;   ///< of each switch, the moment of its first record (the outgoing thread's)
+  struct Begin {
+    TimeNs time;
+    uint32_t switches = 0;
+  };
+  std::vector<Begin> begins_;  ///< of each switch before whose record the thread's trace starts
 };
 
 }  // namespace ptd::pt

@@ -11,11 +11,6 @@ namespace {
 
 constexpr unsigned kCacheBits = 16;  // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
-constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
-
-bool in_one_of(const std::vector<IpRange>& ranges, Ip ip) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
-}
 
 }  // namespace
 
@@ -32,7 +27,9 @@ bool Walker::count_silent(Flow& flow) const {
   return state.silent <= max_silent() && state.silent_blocks <= SilentLoop::kMostBlocks;
 }
 
-bool Walker::in_filter(Ip ip) const { return in_one_of(options_.filter, ip); }
+bool Walker::in_filter(Ip ip) const {
+  return std::any_of(options_.filter.begin(), options_.filter.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+}
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
   counting_ = false;
@@ -42,44 +39,8 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
     follower_ = ContextFollower(*contexts_, segment.cpu);
     follower_cpu_ = segment.cpu;
   }
-  begin_behind(segment, flow, switches_before(segment));
-}
-
-bool Walker::is_after_switch(const FlowState& state) const {
-  return state.enabled && !in_guest(state) && in_one_of(options_.after_switch, state.ip);
-}
-
-// Returns the number of switches passed before the segment if it begins between the two records of a switch, where the clock does not show
-// it. It walks ahead: if code that follows the switch function, or the time of the second record, comes before the switch function is
-// entered, the switch was passed. 0: the clock is right, or nothing better is known.
-uint32_t Walker::switches_before(const AuxSegment& segment) {
-  if (segment.cpu < 0 || options_.switch_entry.value == 0) return 0;
-  const std::optional<uint32_t> open = follower_.open_at(segment.time.first);
-  if (!open) return 0;
-  Flow ahead;
-  Batch blocks;
-  ahead.write_to(blocks, 1);  // stop after each block
-  begin_behind(segment, ahead, 0);
-  switch_met_ = false;
-  if (is_after_switch(ahead.state)) return *open + 1;
-  for (uint32_t i = 0; i < kMostAhead; ++i) {
-    blocks.clear();
-    const WalkStop stop = run(ahead, ~uint64_t{0});
-    // A lost or untraced part may contain the switch.
-    if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) {
-          return event.kind == EventKind::overflow || event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
-        }))
-      return 0;
-    if (follower_.passed_at(ahead.state.now.first) > *open) return *open + 1;
-    if (switch_met_) return 0;
-    if (is_after_switch(ahead.state)) return *open + 1;
-    if (stop != WalkStop::full) return 0;
-  }
-  return 0;
-}
-
-void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches) {
   segment_ = segment;
+
   items_.begin(segment, options_.config, options_.slack_ns);
   silent_limit_ = options_.max_silent_instructions;
   flow.state = {};
@@ -91,7 +52,6 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   missing_.clear();
   flow.mode_told = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
-  state.switches = switches;
   const SyncState& start = items_.start();
   state.mode = start.mode;
   state.not_before = segment.time.first;
@@ -110,7 +70,13 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
     item.offset_bytes = 0;
     return item;
   }();
-  update_context(flow, first.before, first.hi);
+  // The TSC packet of the PSB+ is exact.
+  const bool at_moment = is_kernel_half(state.ip) || (segment.tsc.use && options_.slack_ns == 0);
+  if (start.has_ip) {
+    find_thread(flow, {first.before, at_moment ? first.before : first.hi}, 0, false);
+  } else {
+    update_context(flow, first.before, first.hi);
+  }
   refresh_now(state);
   if (start.has_cr3) {
     Item paging = status;
@@ -292,7 +258,7 @@ void Walker::lose(const Flow& flow, GapReason reason) {
 bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   FlowState& state = flow.state;
   if (state.whole_ip_at != 0 && items_.at(state.next).offset_bytes > state.whole_ip_at) state.whole_ip_at = 0;
-  if (state.doubtful || state.whole_ip_at != 0) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (state.doubtful || state.whole_ip_at != 0 || state.thread_open) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   if (flow.block_instructions != 0) {
     if (flow.block_flags == flags && flow.block_instructions < kMaxBlockInstructions && flow.block_space == space) return false;
     finish_block(flow, 0);
@@ -301,7 +267,7 @@ bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   flow.block_space = space;
   flow.block_flags = flags;
   if (state.mark_due || !flow.mark_valid) {
-    if (options_.time_switches) pass_dated_switches(flow);
+    if (options_.time_switches || state.most_switches != state.switches) pass_dated_switches(flow);
     put_mark(flow, state.now);
   }
   state.mark_due = false;
@@ -530,7 +496,7 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
     return Go::disabled;
   }
   set_mode(flow, item.mode, item, state.ip);
-  if (was_kernel && !changes && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
+  if (was_kernel && !changes && !is_kernel_half(state.ip)) enter_user(flow, item, item.lo);
   took(flow);
   correct_target(flow);
   return Go::on;

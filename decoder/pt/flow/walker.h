@@ -185,9 +185,30 @@ class Walker {
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path takes over the walker's state and returns it
 
+  // threads
+  /// Numbers of switches that a flow may have passed.
+  struct Switches {
+    uint32_t least = 0, most = 0;
+  };
   [[nodiscard]] bool is_after_switch(const FlowState& state) const;
-  uint32_t switches_before(const AuxSegment& segment);
-  void begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches);
+  void set_context(Flow& flow, Context context, TimeNs first, TimeNs last);
+  void update_context(Flow& flow, TimeNs first, TimeNs last);
+  [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
+  uint32_t likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const;
+  void set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last);
+  void find_thread(Flow& flow, Interval time, uint64_t next, bool starts);
+  void enter_user(Flow& flow, const Item& item, TimeNs first);
+  [[nodiscard]] uint32_t left_ahead(uint64_t next);
+  void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);
+  void check_switches(Flow& flow, const Item& item);
+  void pass_switch(Flow& flow);
+  void pass_dated_switches(Flow& flow);
+  /// Returns whether the thread may change where the flow does not show it, or is not known.
+  [[nodiscard]] bool may_switch_unseen(const FlowState& state);
+  [[nodiscard]] bool is_only_by_time(const FlowState& state, Ip ip) const;
+  /// Return whether find_thread() at `ip`, or enter_user(), needs nothing but the time. `starts`: tracing starts there.
+  [[nodiscard]] bool is_thread_clear(const FlowState& state, Ip ip, Interval time, bool starts) const;
+  [[nodiscard]] bool enters_clearly(const FlowState& state, const Item& item) const;
 
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
@@ -262,17 +283,12 @@ class Walker {
   void set_interrupt_flag(Flow& flow, const Item& item, Ip ip);
   void count_down(Flow& flow, uint64_t count);
   void give_overdue(Flow& flow);
-  void update_context(Flow& flow, TimeNs first, TimeNs last);
   /// Returns whether a guest runs whose code is not that of the recording's own machine.
   [[nodiscard]] bool in_guest(const FlowState& state) const { return state.non_root && options_.image_is_of_root; }
   [[nodiscard]] Context guest_context(const FlowState& state, const Context& host, TimeNs first, TimeNs last) const;
   void set_non_root(Flow& flow, bool non_root, const Item& item);
   [[nodiscard]] bool changes_machine(const FlowState& state);
   void change_machine(Flow& flow, const Item& item, EventKind leaves, Ip from, Ip to);
-  void pass_switch(Flow& flow);
-  void pass_dated_switches(Flow& flow);
-  /// Returns whether a switch in the segment is still to be passed by its time (DecoderOptions::time_switches).
-  [[nodiscard]] bool may_switch_by_time(const FlowState& state);
   [[nodiscard]] Event event_of(const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) const;
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
@@ -288,7 +304,8 @@ class Walker {
   AuxSegment segment_;
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
-  bool switch_met_ = false;  ///< switches_before() reached the switch function
+  bool looks_ahead_ = false;    ///< in look_ahead()
+  uint32_t switches_met_ = 0;  ///< executions of the switch function in look_ahead()
   BlockTable table_;
   GrowingCache<StraightCode> cache_;
   StraightCode own_code_;  ///< what read_single() read for one flow alone

@@ -133,14 +133,4 @@ uint64_t Walker::find_whole_ip(uint64_t offset) const {
   return segment_.bytes.size();
 }
 
-bool Walker::may_switch_by_time(const FlowState& state) {
-  return options_.time_switches && segment_.cpu >= 0 && follower_.passed_at(items_.ahead().end()) > state.switches;
-}
-
-bool Walker::thread_is_unknown() const {
-  if (segment_.cpu < 0 || segment_.tsc.use) return false;
-  const Interval& time = segment_.time;
-  return follower_.passed_at(time.first) != follower_.passed_at(time.last) || follower_.open_at(time.last);
-}
-
 }  // namespace ptd::pt

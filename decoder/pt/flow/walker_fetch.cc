@@ -271,7 +271,9 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   // order is unknown.
   const TipOrder order = options_.config.tip_order;
   if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
+  const uint32_t passed = flow.state.switches;
   update_context(flow, item.before, item.hi);
+  flow.state.switches = flow.state.most_switches = passed;  // the flow may be resumed elsewhere
   const FetchStepLimit limit(kModestFetch);  // many versions are code as well
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};

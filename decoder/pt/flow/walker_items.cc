@@ -142,7 +142,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.ip = Ip{item.ip};
       if (has_ip) {
         set_mode(flow, item.mode, item, state.ip);
-        update_context(flow, item.before, item.hi);
+        find_thread(flow, time_of(item), state.next + 1, false);
       }
       return true;
     }
@@ -231,7 +231,7 @@ bool Walker::at_stop(Flow& flow) {
   state.ip = to;
   state.enabled = has_to;
   set_mode(flow, item.mode, item, to);
-  if (was_kernel && !is_kernel_half(to)) update_context(flow, item.before, item.hi);
+  if (was_kernel) is_kernel_half(to) ? check_switches(flow, item) : enter_user(flow, item, item.before);
   took(flow);
   return true;
 }
@@ -266,7 +266,7 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   state.enabled = true;
   state.doubtful = false;
   state.ip = ip;
-  update_context(flow, item.before, item.hi);
+  find_thread(flow, time_of(item), state.next + 1, true);
   uint8_t flags = kEventHasTo;
   if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
   give_event(flow, item, EventKind::enabled, flags, {}, ip);
@@ -316,45 +316,6 @@ void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
   told.value = on ? 1 : 0;
   finish_block(flow, 0);
   give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_told ? 0 : kEventStatus)), {}, ip);
-}
-
-// Updates the current thread, for a time within [first, last].
-void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
-  FlowState& state = flow.state;
-  Context context;
-  if (segment_.cpu < 0) {
-    context = contexts_->at_thread(segment_.tid, last);
-  } else if (options_.switch_entry.value != 0 && options_.config.has_flow) {
-    // A guest's ip says nothing about the host's threads.
-    context = follower_.at(state.switches, first, last, in_guest(state) ? Ip{~uint64_t{0}} : state.ip, timeline_);
-  } else {
-    // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
-    // has no user code.
-    context = contexts_->at_cpu(segment_.cpu, last);
-    const Context early = contexts_->at_cpu(segment_.cpu, first);
-    const bool is_early = context.space == kNoSpace && early.space != kNoSpace;
-    if (is_early) context = early;
-    state.switches = follower_.passed_at(is_early ? first : last);
-  }
-  if (context.space == kNoSpace) context.space = options_.default_space;
-  if (in_guest(state)) context = guest_context(state, context, first, last);
-  state.context = context;
-  state.mark_due = true;
-}
-
-// Called before a mark if the function that every context switch executes is unknown: updates the thread once time has passed its record.
-void Walker::pass_dated_switches(Flow& flow) {
-  const FlowState& state = flow.state;
-  if (segment_.cpu < 0 || !is_kernel_half(state.ip) || in_guest(state) || follower_.passed_at(state.now.first) <= state.switches) return;
-  update_context(flow, state.now.first, state.now.first);
-}
-
-// Called when the flow enters the function that every context switch executes.
-void Walker::pass_switch(Flow& flow) {
-  FlowState& state = flow.state;
-  switch_met_ = true;
-  state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
-  update_context(flow, state.now.first, state.now.last);
 }
 
 // Marks the blocks up to the branch at the flow's ip, because a packet shows that the flow may not have come this way.
@@ -524,8 +485,9 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
   state.stop_ip = item.ip;
   if (at_tip) {
     set_mode(flow, item.mode, item, state.ip);
+    find_thread(flow, {item.lo, item.hi}, state.next + 1, false);
   } else {
-    update_context(flow, item.before, item.hi);
+    find_thread(flow, time_of(item), state.next, false);
   }
   return at_tip;
 }

@@ -53,7 +53,7 @@ RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ 
 // Follows the flow as far as possible. Returns false if nothing was taken.
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
-  if (state.silent + SilentLoop::kLeast > walker_.max_silent() || walker_.may_switch_by_time(state)) return false;
+  if (state.silent + SilentLoop::kLeast > walker_.max_silent() || walker_.may_switch_unseen(state)) return false;
   if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
   if (!state.enabled || state.lost || state.doubtful || state.whole_ip_at != 0 || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
   ItemReader& items = walker_.items_;
@@ -176,7 +176,7 @@ void Runner::take_direct() {
       if (payload == 0) return;
       const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
       if (!read_tnt(low_bits(payload, bits), bits, kLongTntBytes, bits == kLongTntBits)) return;
-    } else if (!take_untraced() || walker_.may_switch_by_time(*state_)) {
+    } else if (!take_untraced() || walker_.may_switch_unseen(*state_)) {
       return;
     }
   }
@@ -216,6 +216,7 @@ bool Runner::take_untraced() {
   if (!read_target(cursor, left, ItemKind::tip_pgd, kTipPgdOpcode)) return false;
   while (cursor.offset_bytes < own_bytes_ && data_[cursor.offset_bytes] == std::byte{0}) ++cursor.offset_bytes;
   if (!read_target(cursor, back, ItemKind::tip_pge, kTipPgeOpcode) || state.position + 2 > until_) return false;
+  if (!walker_.is_thread_clear(state, Ip{back.ip}, walker_.time_of(back), true)) return false;
   set_now(left);
   const RunId id = code_.version_at(at_, state.now);
   if (id == kNoRun || !state.now.overlaps(walker_.time_of(left))) return false;
@@ -238,7 +239,7 @@ bool Runner::take_untraced() {
   state.disabled_at = {};
   state.ip = Ip{back.ip};
   const SpaceId space = state.context.space;
-  walker_.update_context(*flow_, back.before, back.hi);
+  walker_.find_thread(*flow_, walker_.time_of(back), state.next, true);
   if (state.context.space != space) {
     return_calls();
     borrow_calls();
@@ -505,20 +506,21 @@ bool Runner::step() {
 bool Runner::take_target(const Item& item, bool bits_pending) {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
+  const bool enters_user = code_.run(id).ends_in_kernel && (item.ip >> 63) == 0;
   {
     const BlockRun& run = code_.run(id);  // valid until the next lookup
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
     if ((run.end != RunEnd::indirect && !ret) || item.ip == code_.after_call(run)) return false;
+    if (enters_user && !walker_.enters_clearly(*state_, item)) return false;
     emit(run);
     if (ret && calls_.open != 0) calls_.drop();
   }
-  const bool enters_user = code_.run(id).ends_in_kernel && (item.ip >> 63) == 0;
   moved_ = true;
   ++state_->position;
   state_->end_silence();
   if (enters_user) {
     state_->ip = Ip{item.ip};
-    walker_.update_context(*flow_, item.before, item.hi);
+    walker_.enter_user(*flow_, item, item.lo);
     return_calls();
     borrow_calls();
     set_places();

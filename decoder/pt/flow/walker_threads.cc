@@ -1,0 +1,248 @@
+// Walker: which thread the flow is of. Switches that the flow passed unseen are found from its clock and from what it does next.
+#include <algorithm>
+#include <utility>
+
+#include "decoder/pt/flow/walker.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of the switch function, or for its record's time
+constexpr uint64_t kMostItemsAhead = 1U << 12;   // of user code
+constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared
+
+bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
+
+}  // namespace
+
+void Walker::set_context(Flow& flow, Context context, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  if (context.space == kNoSpace) context.space = options_.default_space;
+  if (in_guest(state)) context = guest_context(state, context, first, last);
+  state.context = context;
+  state.mark_due = true;
+}
+
+// Updates the current thread, for a time within [first, last], where the flow has passed no switch unseen.
+void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  Context context;
+  if (segment_.cpu < 0) {
+    context = contexts_->at_thread(segment_.tid, last);
+  } else if (options_.switch_entry.value != 0 && options_.config.has_flow) {
+    // A guest's ip says nothing about the host's threads.
+    context = follower_.at(state.switches, first, last, in_guest(state) ? Ip{~uint64_t{0}} : state.ip, timeline_);
+  } else {
+    // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
+    // has no user code.
+    context = contexts_->at_cpu(segment_.cpu, last);
+    const Context early = contexts_->at_cpu(segment_.cpu, first);
+    if (context.space == kNoSpace && early.space != kNoSpace) context = early;
+    state.switches = follower_.passed_at(first);
+  }
+  state.most_switches = state.switches;
+  state.thread_open = false;
+  set_context(flow, context, first, last);
+}
+
+// Returns how many switches a flow may have passed that comes to `ip` at `time` and had passed some before.
+Walker::Switches Walker::switches_at(uint32_t before, Ip ip, Interval time, bool starts) const {
+  const bool kernel = is_kernel_half(ip);
+  uint32_t least = kernel ? follower_.passed_at(time.first) : follower_.left_at(time.first);
+  const uint32_t most = kernel ? follower_.left_at(time.last) : follower_.passed_at(time.last);
+  if (kernel && starts) least = std::max(least, follower_.begun_at(time.first));
+  // A clock that lags may show one switch less than was counted. If it shows more, records were lost.
+  const uint32_t counted = before > follower_.passed_at(time.last) + 1 ? 0 : before;
+  least = std::max(least, counted);
+  return {least, std::max(least, most)};
+}
+
+// Returns the number of switches, of those possible, after which the thread has code at the flow's ip: the least of the kernel, else the most.
+// `differ`: other threads have, too.
+uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const {
+  const bool kernel = is_kernel_half(state.ip);
+  const uint32_t lowest = std::max(passed.least, passed.most - std::min(passed.most, kMostThreads));
+  differ = lowest != passed.least;
+  uint32_t likely = passed.most;
+  Context of;
+  bool found = false;
+  for (uint32_t n = passed.most;; --n) {
+    const Context context = follower_.after_switch(n, last);
+    if (kernel || (context.space != kNoSpace && timeline_.section_at(context.space, state.ip, last) != kNoSection)) {
+      differ = differ || (found && (context.tid != of.tid || context.pid != of.pid));
+      if (!found || kernel) likely = n;
+      of = context;
+      found = true;
+    }
+    if (n == lowest) break;
+  }
+  return likely;
+}
+
+// Sets the thread of a flow that has passed some number of switches within `passed`.
+void Walker::set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  const uint32_t likely = likely_switches(state, passed, last, state.thread_open);
+  state.switches = passed.least;
+  state.most_switches = passed.most;
+  set_context(flow, follower_.after_switch(likely, last), first, last);
+}
+
+// Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted. Its next
+// item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is suspect until they do.
+void Walker::find_thread(Flow& flow, Interval time, uint64_t next, bool starts) {
+  FlowState& state = flow.state;
+  if (is_only_by_time(state, state.ip)) return update_context(flow, time.first, time.last);
+  Switches passed = switches_at(state.switches, state.ip, time, starts);
+  bool differ = false;
+  if (passed.least != passed.most) likely_switches(state, passed, time.last, differ);
+  if (differ && !looks_ahead_) {
+    if (is_kernel_half(state.ip)) {
+      look_ahead(flow, time, next, passed);
+    } else {
+      passed.least = std::clamp(left_ahead(next), passed.least, passed.most);
+    }
+  }
+  set_switches(flow, passed, time.first, time.last);
+}
+
+// Same where the flow goes from the kernel to user code, having counted the switches if the switch function is known.
+void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
+  FlowState& state = flow.state;
+  const bool counts = options_.switch_entry.value != 0;
+  if (counts && state.most_switches == state.switches) return update_context(flow, item.before, item.hi);
+  const uint32_t most = counts ? state.most_switches : ~uint32_t{0};
+  find_thread(flow, {first, item.hi}, state.next, false);
+  if (state.most_switches <= most) return;
+  set_switches(flow, {state.switches, std::max(state.switches, most)}, first, item.hi);
+}
+
+// Returns the number of switches begun before user code, which begins at item `next`, is left.
+uint32_t Walker::left_ahead(uint64_t next) {
+  uint32_t left = 0;
+  for (const uint64_t end = next + kMostItemsAhead; next != end; ++next) {
+    const Item& item = items_.at(next);
+    const bool is_tip = item.kind == ItemKind::tip, is_tnt = item.kind == ItemKind::tnt;
+    left = std::max(left, follower_.left_at(is_tip || is_tnt ? item.lo : item.before));
+    const bool stays = is_tnt || item.kind == ItemKind::now || item.kind == ItemKind::at_insn || item.kind == ItemKind::after_insns ||
+                       item.kind == ItemKind::at_ip || (is_tip && (item.flags & kItemNoIp) == 0 && !is_kernel_half(Ip{item.ip}));
+    if (!stays) break;
+  }
+  return left;
+}
+
+// Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function for each of
+// the others. If it comes to code that follows the switch function first, it is inside a switch.
+void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed) {
+  const uint64_t walked = walked_, fetch_work = fetch_work_, limit = silent_limit_, fetch_limit = std::exchange(fetch_work_limit_, kNoWorkLimit);
+  const size_t missing = missing_.size();
+  const Loss loss = loss_;
+  const bool surveying = std::exchange(surveying_, false);
+  std::vector<Candidate> candidates;
+  candidates.swap(candidates_);
+  looks_ahead_ = true;
+  switches_met_ = 0;
+  Flow ahead;
+  ahead.state = flow.state;
+  ahead.pins = flow.pins;
+  ahead.state.next = next;
+  ahead.state.switches = ahead.state.most_switches = passed.least;
+  ahead.state.thread_open = false;
+  if (ahead.state.mode == ExecMode::unknown) ahead.state.mode = options_.config.initial_mode;
+  Batch blocks;
+  ahead.write_to(blocks, 1);  // stop after each block
+  settle(ahead);
+  const bool at_moment = time.first == time.last;
+  bool inside = false;
+  for (uint32_t i = 0; i < kMostBlocksAhead && passed.least != passed.most; ++i) {
+    if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) { return is_end(event.kind); })) break;
+    if (!is_kernel_half(ahead.state.ip)) {
+      const uint32_t left = left_ahead(ahead.state.next);
+      passed.least = std::clamp(left - std::min(left, switches_met_), passed.least, passed.most);
+      break;
+    }
+    const uint32_t sure = follower_.passed_at(ahead.state.now.first), begun = follower_.left_at(ahead.state.now.last);
+    passed.least = std::clamp(sure - std::min(sure, switches_met_), passed.least, passed.most);
+    passed.most = std::clamp(begun - std::min(begun, switches_met_), passed.least, passed.most);
+    if (switches_met_ != 0 && at_moment && !inside) passed.most = passed.least;
+    if (switches_met_ == 0 && !inside && is_after_switch(ahead.state) && follower_.passed_at(time.first) >= passed.least) {
+      passed.least = std::min(passed.least + 1, passed.most);
+      inside = true;
+    }
+    if (passed.least == passed.most) break;
+    blocks.clear();
+    if (run(ahead, ~uint64_t{0}) != WalkStop::full) break;
+  }
+  looks_ahead_ = false;
+  candidates_.swap(candidates);
+  surveying_ = surveying;
+  loss_ = loss;
+  missing_.resize(missing);
+  walked_ = walked;
+  fetch_work_ = fetch_work;
+  silent_limit_ = limit;
+  fetch_work_limit_ = fetch_limit;
+}
+
+// Called before a mark if not all switches are counted: updates the thread once time has passed its record.
+void Walker::pass_dated_switches(Flow& flow) {
+  FlowState& state = flow.state;
+  if (segment_.cpu < 0 || !is_kernel_half(state.ip) || in_guest(state)) return;
+  const uint32_t passed = follower_.passed_at(state.now.first);
+  if (passed <= state.switches) return;
+  if (state.most_switches == state.switches) return update_context(flow, state.now.first, state.now.first);
+  set_switches(flow, {std::min(passed, state.most_switches), state.most_switches}, state.now.first, state.now.last);
+}
+
+// Called at an interrupt of the kernel: if the clock is past the record of a switch that the flow did not pass, the record is right.
+void Walker::check_switches(Flow& flow, const Item& item) {
+  const FlowState& state = flow.state;
+  if (is_only_by_time(state, state.ip) || follower_.passed_at(item.before) <= state.most_switches) return;
+  update_context(flow, item.before, item.hi);
+}
+
+// Called when the flow enters the function that every context switch executes.
+void Walker::pass_switch(Flow& flow) {
+  FlowState& state = flow.state;
+  ++switches_met_;
+  const bool counted = state.most_switches == state.switches;
+  state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
+  if (counted) return update_context(flow, state.now.first, state.now.last);
+  const uint32_t most = std::min(state.most_switches + 1, follower_.left_at(state.now.last));
+  set_switches(flow, {state.switches, std::max(state.switches, most)}, state.now.first, state.now.last);
+}
+
+bool Walker::is_after_switch(const FlowState& state) const {
+  return state.enabled && !in_guest(state) &&
+         std::any_of(options_.after_switch.begin(), options_.after_switch.end(),
+                     [&](const IpRange& range) { return range.first <= state.ip && state.ip <= range.last; });
+}
+
+bool Walker::may_switch_unseen(const FlowState& state) {
+  if (state.thread_open) return true;
+  if (options_.switch_entry.value != 0) return state.most_switches != state.switches;
+  return options_.time_switches && segment_.cpu >= 0 && follower_.left_at(items_.ahead().end()) > state.switches;
+}
+
+// Returns whether nothing else tells the thread: a stream of one thread, a guest, or the kernel without its switch function.
+bool Walker::is_only_by_time(const FlowState& state, Ip ip) const {
+  return segment_.cpu < 0 || in_guest(state) || (is_kernel_half(ip) && options_.switch_entry.value == 0 && !follower_.is_of_threads());
+}
+
+bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool starts) const {
+  if (is_only_by_time(state, ip)) return true;
+  const Switches passed = switches_at(state.switches, ip, time, starts);
+  return passed.least == passed.most;
+}
+
+bool Walker::enters_clearly(const FlowState& state, const Item& item) const {
+  return options_.switch_entry.value != 0 || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false);
+}
+
+bool Walker::thread_is_unknown() const {
+  if (segment_.cpu < 0 || segment_.tsc.use) return false;
+  const Interval& time = segment_.time;
+  return follower_.passed_at(time.first) != follower_.left_at(time.last);
+}
+
+}  // namespace ptd::pt
