@@ -50,10 +50,11 @@ Walker::Switches Walker::switches_at(uint32_t before, Ip ip, Interval time, bool
   const bool kernel = is_kernel_half(ip);
   uint32_t least = kernel ? follower_.passed_at(time.first) : follower_.left_at(time.first);
   const uint32_t most = kernel ? follower_.left_at(time.last) : follower_.passed_at(time.last);
-  if (kernel && starts) least = std::max(least, follower_.begun_at(time.first));
   // A clock that lags may show one switch less than was counted. If it shows more, records were lost.
   const uint32_t counted = before > follower_.passed_at(time.last) + 1 ? 0 : before;
   least = std::max(least, counted);
+  const uint32_t begun = kernel && starts ? follower_.begun_at(time.first) : 0;
+  if (begun > least) return {begun, begun};  // the next thread comes: were it another, all of this one's trace would be missing
   return {least, std::max(least, most)};
 }
 

@@ -55,12 +55,28 @@ TEST_F(Follower, CountingMoreThanWasRecordedIsPutRight) {
 }
 
 TEST_F(Follower, BetweenTheTwoRecordsOfASwitchTimeAloneDoesNotTell) {
-  EXPECT_FALSE(follower_.open_at(TimeNs{99}));
-  EXPECT_EQ(follower_.open_at(TimeNs{100}), 1U);
-  EXPECT_EQ(follower_.open_at(TimeNs{102}), 1U);
-  EXPECT_FALSE(follower_.open_at(TimeNs{103}));
-  EXPECT_EQ(follower_.open_at(TimeNs{200}), 2U);
-  EXPECT_FALSE(follower_.open_at(TimeNs{203}));
+  for (uint64_t t = 99; t <= 203; ++t) {
+    EXPECT_EQ(follower_.left_at(TimeNs{t}), t < 100 ? 1U : t < 200 ? 2U : 3U) << t;
+    EXPECT_EQ(follower_.passed_at(TimeNs{t}), t < 103 ? 1U : t < 203 ? 2U : 3U) << t;
+  }
+}
+
+TEST_F(Follower, ATraceOfThreadsStartsBeforeTheRecord) {
+  EXPECT_FALSE(follower_.is_of_threads());
+  EXPECT_EQ(follower_.begun_at(TimeNs{150}), 0U);
+  ContextTrack track;
+  track.add_switch(0, TimeNs{50}, {7, 7, SpaceId{1}});
+  track.add_leave(0, TimeNs{100});
+  track.add_switch(0, TimeNs{103}, {7, 7, SpaceId{1}});
+  track.add_leave(0, TimeNs{200});
+  track.add_switch(0, TimeNs{203}, {8, 8, SpaceId{2}});
+  track.sort();
+  const ContextFollower follower(track, 0);
+  EXPECT_TRUE(follower.is_of_threads());
+  for (uint64_t t = 99; t <= 203; ++t) {
+    EXPECT_EQ(follower.begun_at(TimeNs{t}), t < 100 ? 0U : t < 200 ? 2U : 3U) << t;
+    EXPECT_EQ(follower.passed_at(TimeNs{t}), t < 103 ? 1U : t < 203 ? 2U : 3U) << t;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,241 @@
+// Context switches that a flow does not show: lost, untraced, or nearer to each other than the clock's packets.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/pt/packet_writer.h"
+#include "ptdecode/timeline_builder.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kIdleLoop = 0xffffffff81000000;  // JMP RAX
+constexpr uint64_t kSwitchEntry = kIdleLoop + 0x10;  // likewise
+constexpr uint64_t kSwitchCaller = kIdleLoop + 0x20;  // JMP kSwitchEntry
+constexpr uint64_t kUserLoop = 0x400000;  // JMP RAX, of threads 1 and 2
+
+// The flow of each thread, as a string: its number for each block, with "?" if the block is suspect.
+class UnseenSwitch : public testing::Test {
+ protected:
+  UnseenSwitch() : writer_(bytes_) {
+    TimelineBuilder builder;
+    space_ = builder.add_space();
+    for (const uint64_t ip : {kIdleLoop, kUserLoop}) {
+      const auto code = std::make_shared<std::vector<std::byte>>(0x30, std::byte{0x90});
+      for (const size_t at : {0x00U, 0x10U}) {
+        (*code)[at] = std::byte{0xff};
+        (*code)[at + 1] = std::byte{0xe0};
+      }
+      (*code)[0x20] = std::byte{0xeb};
+      (*code)[0x21] = std::byte{0xee};
+      Section section;
+      section.space = ip == kIdleLoop ? kKernelSpace : space_;
+      section.ip = Ip{ip};
+      section.size_bytes = code->size();
+      section.code = {code, Bytes(*code)};
+      section.path = "code";
+      builder.add_section(std::move(section));
+    }
+    timeline_ = builder.build();
+    options_.config.max_nonturbo_ratio = 10;
+    options_.config.mtc_period = 3;
+    options_.config.tsc_ctc_ratio_n = 2;
+    options_.config.tsc_ctc_ratio_d = 1;
+    options_.config.has_mtc = true;
+    options_.switch_entry = Ip{kSwitchEntry};
+    come(1, 10);
+  }
+  /// A record that thread `tid` comes to the cpu.
+  void come(int32_t tid, uint64_t time_ns) { contexts_.add_switch(0, TimeNs{time_ns}, {7, tid, space_}); }
+  void sync(uint64_t tsc, uint64_t ip) {
+    writer_.psb();
+    time(tsc);
+    writer_.mode_exec(ExecMode::bits64);
+    if (ip != 0) writer_.fup(ip);
+    writer_.psbend();
+  }
+  void time(uint64_t tsc) {
+    writer_.tsc(tsc);
+    writer_.tma(0, 0);
+    writer_.cbr(10);
+    mtc_ = 0;
+  }
+  void mtcs(unsigned count) {  // each is 16 ns after the one before it, the first after the TSC
+    while (count-- != 0) writer_.mtc(++mtc_);
+  }
+  void tips(uint64_t ip, unsigned count) {
+    while (count-- != 0) writer_.tip(ip);
+  }
+  std::string threads(bool exact) {
+    contexts_.sort();
+    options_.exact_only = exact;
+    Decoder decoder(timeline_, contexts_, options_);
+    AuxSegment segment;
+    segment.bytes = bytes_;
+    segment.time = {TimeNs{1000}, TimeNs{5000}};
+    segment.tsc.use = true;
+    segment.break_before = AuxBreak::stream_start;
+    segment.cpu = 0;
+    decoder.begin(segment);
+    std::string threads;
+    Batch batch;
+    int32_t tid = 0;
+    for (bool more = true; more;) {
+      more = decoder.next(batch);
+      size_t mark = 0;
+      for (size_t i = 0; i < batch.blocks.size(); ++i) {
+        for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) tid = batch.marks[mark].tid;
+        threads += std::to_string(tid) + (has(batch.blocks[i].flags, BlockFlag::suspect) ? "?" : "");
+      }
+    }
+    return threads;
+  }
+  void expect(const std::string& want) {
+    for (const bool exact : {false, true}) EXPECT_EQ(threads(exact), want) << exact;
+  }
+
+  std::vector<std::byte> bytes_;
+  PacketWriter writer_;
+  Timeline timeline_;
+  ContextTrack contexts_;
+  DecoderOptions options_;
+  SpaceId space_;
+  uint8_t mtc_ = 0;
+};
+
+TEST_F(UnseenSwitch, TheTraceOfATaskStartsBeforeTheRecordOfItsSwitch) {
+  contexts_.add_leave(0, TimeNs{1100});
+  come(2, 1220);
+  sync(1000, kIdleLoop);
+  tips(kIdleLoop, 2);
+  writer_.tip_pgd_suppressed();
+  time(1200);
+  writer_.tip_pge(kIdleLoop);
+  tips(kIdleLoop, 2);
+  writer_.tip_pgd_suppressed();
+  expect("111222");
+}
+
+TEST_F(UnseenSwitch, ATaskThatWasAlreadyThereComesBack) {
+  contexts_.add_leave(0, TimeNs{1100});
+  come(1, 1220);
+  contexts_.add_leave(0, TimeNs{1300});
+  come(2, 1420);
+  sync(1000, kIdleLoop);
+  for (const uint64_t tsc : {1200U, 1400U}) {
+    tips(kIdleLoop, 1);
+    writer_.tip_pgd_suppressed();
+    time(tsc);
+    writer_.tip_pge(kIdleLoop);
+  }
+  tips(kIdleLoop, 1);
+  expect("11112");
+}
+
+TEST_F(UnseenSwitch, OverflowOfTheKernelThatLosesTheSwitch) {
+  come(2, 1020);
+  come(2, 1025);
+  sync(1000, kIdleLoop);
+  tips(kIdleLoop, 2);
+  writer_.ovf();
+  writer_.fup(kIdleLoop);
+  for (unsigned i = 0; i < 4; ++i) {
+    tips(kIdleLoop, 1);
+    mtcs(1);
+  }
+  expect("112222");
+}
+
+TEST_F(UnseenSwitch, OverflowOfTheKernelBeforeTheSwitch) {
+  come(2, 1020);
+  come(2, 1025);
+  sync(1000, kIdleLoop);
+  mtcs(1);
+  writer_.ovf();
+  writer_.fup(kSwitchCaller);
+  tips(kIdleLoop, 1);
+  mtcs(1);
+  tips(kIdleLoop, 1);
+  expect("122");
+}
+
+TEST_F(UnseenSwitch, OverflowOfTheKernelAfterWhichNothingTells) {
+  come(2, 1020);
+  come(2, 1025);
+  sync(1000, kIdleLoop);
+  tips(kIdleLoop, 2);
+  writer_.ovf();
+  writer_.fup(kIdleLoop);
+  tips(kIdleLoop, 2);
+  writer_.tip_pgd_suppressed();
+  time(1100);
+  writer_.tip_pge(kIdleLoop);
+  tips(kIdleLoop, 1);
+  expect("111?1?1?2");
+}
+
+TEST_F(UnseenSwitch, OverflowOfUserCodeThatLosesTheSwitch) {
+  come(2, 1020);
+  come(2, 1025);
+  sync(1000, kUserLoop);
+  tips(kUserLoop, 2);
+  writer_.ovf();
+  writer_.fup(kUserLoop);
+  tips(kUserLoop, 2);
+  mtcs(2);
+  tips(kUserLoop, 1);
+  expect("11222");
+}
+
+TEST_F(UnseenSwitch, TheRecordIsRightIfTheFlowDoesNotShowTheSwitch) {
+  come(2, 1020);
+  come(2, 1025);
+  sync(1000, kIdleLoop);
+  tips(kIdleLoop, 1);
+  mtcs(4);
+  writer_.fup(kIdleLoop);  // an interrupt
+  writer_.tip(kIdleLoop);
+  tips(kIdleLoop, 1);
+  expect("12");
+}
+
+TEST_F(UnseenSwitch, UserCodeAndSwitchesBetweenTwoTimingPackets) {
+  options_.switch_entry = {};
+  for (const uint64_t time_ns : {1020U, 1040U, 1060U}) {
+    for (const uint64_t later : {0U, 3U}) come(time_ns == 1040U ? 1 : 2, time_ns + later);
+  }
+  const auto runs = [&] {
+    writer_.tip_pge(kUserLoop);
+    tips(kUserLoop, 1);
+    writer_.tip_pgd_suppressed();
+  };
+  sync(1000, 0);
+  for (unsigned i = 0; i < 4; ++i) runs();
+  time(1100);
+  runs();
+  expect("2?2?2?2?2?2?2?2?22");
+  bytes_.clear();
+  sync(1000, 0);
+  runs();
+  for (unsigned i = 0; i < 4; ++i) {
+    mtcs(i == 0 ? 2 : 1);  // 1032, 1048, 1064, 1080
+    runs();
+  }
+  expect("111?1?2?2?2222");
+  bytes_.clear();
+  sync(1000, 0);
+  mtcs(2);
+  writer_.tip_pge(kUserLoop);
+  tips(kUserLoop, 1);
+  mtcs(1);  // at 1048 it still runs: it came after the switch at 1040
+  tips(kUserLoop, 1);
+  writer_.tip_pgd_suppressed();
+  mtcs(4);
+  expect("111");
+}
+
+}  // namespace
+}  // namespace ptd::pt
