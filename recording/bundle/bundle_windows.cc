@@ -69,8 +69,7 @@ bool read_given_comms(ByteReader in, RecordingData& data) {
   return in.done();
 }
 
-Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file) {
-  ByteWriter out;
+void write_leaves(const ContextTrack& contexts, ByteWriter& out) {
   const std::vector<int32_t> cpus = contexts.cpus();
   for (const int32_t cpu : cpus) {
     const std::vector<TimeNs>& leaves = contexts.leaves(cpu);
@@ -80,6 +79,11 @@ Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file) {
     uint64_t before = 0;
     for (const TimeNs time : leaves) out.number(time.value - std::exchange(before, time.value));
   }
+}
+
+Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file) {
+  ByteWriter out;
+  write_leaves(contexts, out);
   return out.bytes().empty() ? Status{} : file.add(chunk::kLeaves, out.bytes());
 }
 

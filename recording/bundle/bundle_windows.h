@@ -18,8 +18,9 @@ void write_windows(const RecordingData& data, const std::function<bool(size_t st
 /// Adds a chunk with the names that threads did not give themselves, if there are any.
 Status add_given_comms(const RecordingData& data, BundleFileWriter& file);
 [[nodiscard]] bool read_given_comms(ByteReader in, RecordingData& data);
-/// Adds a chunk with ContextTrack::leaves(), if there are any.
+/// Adds a chunk with ContextTrack::leaves() of the cpus that have switches, if there are any.
 Status add_leaves(const ContextTrack& contexts, BundleFileWriter& file);
+void write_leaves(const ContextTrack& contexts, ByteWriter& out);
 [[nodiscard]] bool read_leaves(ByteReader in, ContextTrack& contexts);
 
 }  // namespace ptd

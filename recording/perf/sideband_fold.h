@@ -129,6 +129,7 @@ class SidebandFold {
   void use_switch(const perfio::Record& record, const perfio::SwitchRecord& change, PossibleTasks tasks);
   void add_bad_record(const perfio::Record& record, const std::string& what);
   void report_task_switches();
+  void add_leave(int32_t cpu, TimeNs time);
   [[nodiscard]] bool traces_tasks() const;
   struct LastSwitch {
     int32_t pid = -1, tid = -1;          // of the task that runs since then

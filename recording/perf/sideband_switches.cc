@@ -74,8 +74,13 @@ void SidebandFold::use_switch(const perfio::Record& record, const perfio::Switch
   if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
   if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
   if (!change.out && tasks.own) set_switch(id.cpu, TimeNs{id.time}, context_of(id.pid, id.tid));
-  if (change.out && per_cpu_ && !is_arm_ && (!change.cpu_wide || traces_tasks())) data_.contexts.add_leave(id.cpu, TimeNs{id.time});
+  if (change.out && (!change.cpu_wide || traces_tasks())) add_leave(id.cpu, TimeNs{id.time});
   if (change.out && change.cpu_wide && tasks.other) set_switch(id.cpu, TimeNs{id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
+}
+
+// Of events that are attached to tasks: the trace of the task stops after this record, and that of the next one starts before its own IN.
+void SidebandFold::add_leave(int32_t cpu, TimeNs time) {
+  if (per_cpu_ && !is_arm_ && cpu >= 0) data_.contexts.add_leave(cpu, time);
 }
 
 bool SidebandFold::traces_tasks() const {
@@ -273,6 +278,8 @@ void SidebandFold::check_writer(const perfio::Record& record, const char* type, 
 
 void SidebandFold::on_exit(const perfio::Record& record, const perfio::TaskRecord& task) {
   if (per_cpu_ && !is_arm_) task_switches_.on_exit(record);
+  const perfio::SampleId& id = record.sample_id;
+  if (id.has_time && (traces_tasks() || !data_.contexts.leaves(id.cpu).empty())) add_leave(id.cpu, TimeNs{id.time});
   if (task.pid == task.tid) programs_.forget(task.pid);
   if (task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = TimeNs{record.sample_id.time};
   if (task.pid > 0 && task.tid > 0 && !pids_.contains(task.tid)) data_.contexts.add_thread(task.tid, kTimeMin, context_of(task.pid, task.tid));

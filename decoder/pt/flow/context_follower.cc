@@ -53,6 +53,7 @@ Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, 
 }
 
 Context ContextFollower::after_switch(uint32_t passed, TimeNs last) const {
+  passed = std::min(passed, static_cast<uint32_t>(changes_.size()));
   TimeNs moment = last;
   if (passed < leaves_.size() && leaves_[passed] <= moment) moment = TimeNs{leaves_[passed].value - (leaves_[passed].value != 0 ? 1 : 0)};
   if (passed > 0) moment = std::max(moment, changes_[passed - 1]);

@@ -67,15 +67,21 @@ uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs
   uint32_t likely = passed.most;
   Context of;
   bool found = false;
+  const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection; };
   for (uint32_t n = passed.most;; --n) {
     const Context context = follower_.after_switch(n, last);
-    if (kernel || (context.space != kNoSpace && timeline_.section_at(context.space, state.ip, last) != kNoSection)) {
+    if (kernel || has_code(context)) {
       differ = differ || (found && (context.tid != of.tid || context.pid != of.pid));
       if (!found || kernel) likely = n;
       of = context;
       found = true;
     }
     if (n == lowest) break;
+  }
+  if (found) return likely;
+  // The clock may be wrong by a little.
+  for (const uint32_t n : {passed.most + 1, lowest - std::min(lowest, 1U)}) {
+    if (has_code(follower_.after_switch(n, last))) return n;
   }
   return likely;
 }

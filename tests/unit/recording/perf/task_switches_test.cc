@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ptdecode/pt/packet_writer.h"
+#include "recording/bundle/bundle_windows.h"
 #include "tests/unit/recording/fold_support.h"
 
 namespace ptd {
@@ -67,6 +68,37 @@ TEST_F(TaskSwitch, TheOrderOfTheKernelIsRight) {
   EXPECT_EQ(data_->contexts.at_cpu(1, TimeNs{7'000'000}).tid, 13);
   EXPECT_EQ(data_->contexts.at_cpu(1, TimeNs{13'900'000}).tid, 12);
   EXPECT_EQ(data_->contexts.at_cpu(1, TimeNs{14'100'000}).tid, 10);
+}
+
+// OUT and EXIT are the last that tells of a task before the next one's trace starts.
+TEST_F(TaskSwitch, TheKernelTracesATaskFromTheLeaveOfTheOneBeforeOn) {
+  std::vector<TimeNs> want;
+  for (const TaskStep& step : kRight) {
+    if (step.cpu == 1 && (step.kind == TaskKind::out || step.kind == TaskKind::exit)) want.push_back(TimeNs{step.time});
+  }
+  run(kRight);
+  EXPECT_EQ(data_->contexts.leaves(1), want);
+  ByteWriter out;
+  write_leaves(data_->contexts, out);
+  ContextTrack read;
+  ASSERT_TRUE(read_leaves(ByteReader(out.bytes()), read));
+  EXPECT_EQ(read.leaves(1), want);
+  EXPECT_EQ(read.leaves(0), data_->contexts.leaves(0));
+}
+
+// Events of cpus report the switches of all tasks. Their trace does not stop where a task leaves, unless it is of a program's tasks.
+TEST_F(TaskSwitch, TheTraceOfACpuDoesNotStopAtALeave) {
+  for (const uint64_t flags : {0U, 1U << 1, 1U << 12 | 1U << 1}) {
+    attrs_[0].flags = flags;
+    start();
+    fold_->set_attrs(attrs_);
+    perfio::SwitchRecord change;
+    change.cpu_wide = change.out = true;
+    feed(change, 1000, 10, 10, 0);
+    feed(perfio::TaskRecord{10, 1, 10, 1, 1100, true}, 1100, 10, 10, 0);
+    finish();
+    EXPECT_EQ(data_->contexts.leaves(0).size(), flags > 2 ? 2U : 0U) << flags;
+  }
 }
 
 // The first record of a cpu and what follows the last AUX record give no flow to the wrong thread.
