@@ -160,8 +160,8 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
   ahead.write_to(blocks, 1);  // stop after each block
   settle(ahead);
   const bool at_moment = time.first == time.last;
-  bool inside = false;
-  for (uint32_t i = 0; i < kMostBlocksAhead && passed.least != passed.most; ++i) {
+  bool inside = false, goes_on = true;
+  for (uint32_t i = 0; i < kMostBlocksAhead; ++i) {
     if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) { return is_end(event.kind); })) break;
     if (!is_kernel_half(ahead.state.ip)) {
       const uint32_t left = left_ahead(ahead.state.next);
@@ -176,9 +176,9 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
       passed.least = std::min(passed.least + 1, passed.most);
       inside = true;
     }
-    if (passed.least == passed.most) break;
+    if (passed.least == passed.most || !goes_on) break;
     blocks.clear();
-    if (run(ahead, ~uint64_t{0}) != WalkStop::full) break;
+    goes_on = run(ahead, ~uint64_t{0}) == WalkStop::full;
   }
   looks_ahead_ = false;
   candidates_.swap(candidates);
