@@ -96,8 +96,8 @@ struct CodeView::Scratch {
   void add_own_choices(Part& part, const SpaceData& space_data, Interval during);
   void add_piece(Part& part, const MappingHistory::Piece& piece, const Choice& inherited, Interval possible, Interval certain);
   [[nodiscard]] Choice plain_choice(SectionId id, uint64_t address, uint64_t last) const;
-  Choice from_parent(Part& part, const SpaceData& child);
-  Choice from_snapshot(Part& part, MappingSnapshots::Id start) const;
+  Choice from_parent(Part& part, Fork fork);
+  Choice from_snapshot(Part& part, const SpaceData& child);
   [[nodiscard]] bool may_change(SpaceId at, uint64_t address) const;
   bool emit_plain();
   void sweep();

@@ -159,20 +159,20 @@ Choice CodeView::Scratch::plain_choice(SectionId id, uint64_t address, uint64_t 
   return choice;
 }
 
-// Returns what the parent of a space had at the fork, and shortens the part to where that ends.
-Choice CodeView::Scratch::from_parent(Part& part, const SpaceData& child) {
-  const Part up = next_part(child.parent, part.first, part.last, {child.forked, child.forked}, false);
+// Returns what a space had when it forked, and shortens the part to where that ends.
+Choice CodeView::Scratch::from_parent(Part& part, Fork fork) {
+  const Part up = next_part(fork.parent, part.first, part.last, {fork.when, fork.when}, false);
   part.last = up.last;
   const Choice inherited = up.choice_count > 0 ? choices.back() : Choice{};
   choices.resize(part.first_choice);
   return inherited;
 }
 
-// Does the same for a space that starts with a snapshot.
-Choice CodeView::Scratch::from_snapshot(Part& part, MappingSnapshots::Id start) const {
-  const MappingSnapshots::Place place = data->snapshots.at(start, part.first);
-  part.last = std::min(part.last, place.last);
-  return plain_choice(place.section, part.first, place.last);
+// Does the same for what a space that starts with snapshots inherits.
+Choice CodeView::Scratch::from_snapshot(Part& part, const SpaceData& child) {
+  const TimelineData::Inherited found = data->inherited(child, part.first);
+  part.last = std::min(part.last, found.last);
+  return found.fork.parent != kNoSpace ? from_parent(part, found.fork) : plain_choice(found.section, part.first, found.last);
 }
 
 // Adds the section bytes. Without a section, adds the parent's content at the fork, else a choice without bytes.
@@ -185,7 +185,7 @@ void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval durin
   Choice inherited;
   const bool covered = history->mappings == 1 && piece != pieces.end() && piece->mapped && piece->live.contains(during);
   if (space_data.inherits() && !covered)
-    inherited = space_data.parent == kNoSpace ? from_snapshot(part, space_data.start) : from_parent(part, space_data);
+    inherited = space_data.parent == kNoSpace ? from_snapshot(part, space_data) : from_parent(part, {space_data.parent, space_data.forked});
   if (during == Interval{} && part.first == ip && part.last - ip + 1 >= span_bytes) {  // the only part: equal contents may be joined
     part.joined = history->contents.size() < pieces.size();
     overflow |= history->contents.size() > kMaxMapped;
@@ -242,10 +242,12 @@ bool CodeView::Scratch::emit_plain() {
   if (space_data.parent != kNoSpace) return false;
   const SiteId site_id = data->site_at_or_after(space_data, ip);
   const auto span = space_data.sections.uniform_span(ip);
-  const MappingSnapshots::Place place = data->snapshots.at(space_data.start, ip);
+  TimelineData::Inherited inherited;
+  if (space_data.inherits() && !space_data.sections.at(ip, when.first).covered) inherited = data->inherited(space_data, ip);
+  if (inherited.fork.parent != kNoSpace) return false;
   const uint64_t size = choice.size_bytes;
-  uint64_t last = std::min({span.last, place.last, ip + (size - 1)});
-  uint64_t first = std::max(span.first, place.first);
+  uint64_t last = std::min({span.last, inherited.last, ip + (size - 1)});
+  uint64_t first = std::max(span.first, inherited.first);
   if (site_id < space_data.first_site + space_data.site_count) {
     if (data->sites[site_id].ip <= ip) return false;
     last = std::min(last, data->sites[site_id].ip - 1);

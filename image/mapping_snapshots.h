@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "image/section_index.h"
@@ -48,10 +49,36 @@ class MappingSnapshots {
   std::vector<Node> nodes_;
 };
 
+/// A fork: the space that forked, and when.
+struct Fork {
+  SpaceId parent = kNoSpace;
+  TimeNs when;
+};
+
+/// Finds the fork by which a space descends from an ancestor, in a time that grows with the logarithm of their distance. Immutable once built.
+class ForkTree {
+ public:
+  /// `forks`: of each space, by index. Each parent comes before its children.
+  void build(std::vector<Fork> forks, std::span<const uint32_t> parents);
+  [[nodiscard]] bool empty() const { return forks_.empty(); }
+  /// Returns the fork from `ancestor`, by which space `index` or an ancestor of it was made.
+  [[nodiscard]] Fork fork_from(uint32_t ancestor, uint32_t index) const;
+
+ private:
+  std::vector<Fork> forks_;
+  std::vector<uint32_t> parents_, jumps_, depths_;  // by index; jumps: an ancestor further up. The oldest space of a chain is its own parent
+};
+
 class TimelineData;
 
-/// Bounds the number of ancestors that a look-up visits: a space with more starts with a snapshot of its parent's mappings (without its edits).
-/// Call once the sections of all spaces are known. Each parent comes before its children.
-void cut_fork_chains(TimelineData& data);
+/// Addresses that edits of a space change.
+struct EditedRange {
+  uint32_t space = 0;  ///< index
+  uint64_t first_address = 0, last_address = 0;
+};
+
+/// Bounds the number of ancestors that a look-up visits: a space with more starts with snapshots of what its ancestors mapped and edited. Returns
+/// whether there is one. Call once the sections of all spaces are known. Each parent comes before its children. `edited`: in order.
+bool cut_fork_chains(TimelineData& data, std::span<const EditedRange> edited = {});
 
 }  // namespace ptd

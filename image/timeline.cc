@@ -53,6 +53,13 @@ SiteId TimelineData::site_at_or_after(const SpaceData& space, uint64_t address) 
   return static_cast<SiteId>(at - sites.begin());
 }
 
+TimelineData::Inherited TimelineData::inherited(const SpaceData& space, uint64_t address) const {
+  const MappingSnapshots::Place mapped = snapshots.at(space.start, address), edited = snapshots.at(space.edited, address);
+  Inherited found{std::max(mapped.first, edited.first), std::min(mapped.last, edited.last), mapped.section, {}};
+  if (edited.section != kNoSection) found.fork = forks.fork_from(edited.section, static_cast<uint32_t>(&space - spaces.data()));
+  return found;
+}
+
 // Looks up the parents' sections at the fork. Their content is valid at any time at which the child has no mapping of its own.
 Timeline::SectionAt TimelineData::section_at(SpaceId space, uint64_t address, TimeNs t) const {
   Interval valid;

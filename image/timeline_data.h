@@ -45,9 +45,10 @@ struct SpaceData {
   SiteId first_site = 0;
   uint32_t site_count = 0;
   std::vector<Interval> suspect;  ///< when records of its code were lost (a guest's kernel: any records of the guest or the host); disjoint, in order
-  MappingSnapshots::Id start = MappingSnapshots::kNothing;  ///< the same for a space without `parent`: see cut_fork_chains()
+  /// The same for a space without `parent`: sections, and the indices of spaces whose sites apply. See cut_fork_chains().
+  MappingSnapshots::Id start = MappingSnapshots::kNothing, edited = MappingSnapshots::kNothing;
 
-  [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing; }
+  [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing || edited != MappingSnapshots::kNothing; }
 };
 
 /// Spaces of the host and of all guests are numbered together (types.h, guest.h); a guest's kernel is looked up by its machine.
@@ -67,6 +68,7 @@ class TimelineData {
   std::vector<SpaceData> spaces;  ///< by index_of()
   std::vector<uint32_t> kernels;  ///< by machine: the index of its kernel's space; 0: none
   MappingSnapshots snapshots;
+  ForkTree forks;  ///< empty if no space starts with snapshots
   std::vector<Site> sites;  ///< by (space, ip)
   std::vector<Version> versions;
   std::vector<std::byte> arena;
@@ -95,6 +97,13 @@ class TimelineData {
   [[nodiscard]] Range versions_in(const Site& site, Interval when) const;
   /// Returns the first site of the space that ends after `address`; first_site + site_count if there is none.
   [[nodiscard]] SiteId site_at_or_after(const SpaceData& space, uint64_t address) const;
+  /// What a space that starts with snapshots has at an address, where it maps nothing itself.
+  struct Inherited {
+    uint64_t first = 0, last = ~uint64_t{0};  ///< the addresses around it to which this applies
+    SectionId section = kNoSection;
+    Fork fork;  ///< if it has a parent: the content is that of a site of this space at the fork
+  };
+  [[nodiscard]] Inherited inherited(const SpaceData& space, uint64_t address) const;
   /// Returns the section mapped at (space, address, t) in the space or in the spaces it was forked from.
   [[nodiscard]] Timeline::SectionAt section_at(SpaceId space, uint64_t address, TimeNs t) const;
 };

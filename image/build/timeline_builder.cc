@@ -93,6 +93,7 @@ struct TimelineBuilder::State {
   void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
   void base_from_copies();
   void suspect_spaces();
+  void cut_forks_again(const SiteRanges& ranges);
   [[nodiscard]] std::vector<uint32_t> by_number() const;
   void build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder);
   void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
@@ -214,6 +215,15 @@ void TimelineBuilder::State::suspect_spaces() {
   }
 }
 
+// Once it is known what edits change.
+void TimelineBuilder::State::cut_forks_again(const SiteRanges& ranges) {
+  std::vector<EditedRange> edited;
+  for (const SiteRange& range : ranges.ranges) edited.push_back({index_of(range.space), range.ip, range.ip + (range.size_bytes - 1)});
+  std::ranges::stable_sort(edited, {}, &EditedRange::space);  // those of a space are in order
+  for (uint32_t id = 0; id < spaces.size(); ++id) data->spaces[id].parent = spaces[id].parent;
+  (void)cut_fork_chains(*data, edited);
+}
+
 // The order of site ranges: that of the spaces' numbers.
 std::vector<uint32_t> TimelineBuilder::State::by_number() const {
   std::vector<uint32_t> order(spaces.size());
@@ -306,15 +316,20 @@ void TimelineBuilder::State::gather_sections(SiteInput& input) {
 // Returns the bytes from `ip` on, at most `span`, with which a space starts, and whether they are a guess. Empty: none.
 std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& space, CodeView& view, uint64_t ip, unsigned span,
                                                            std::span<CodeCandidate> candidates) const {
+  Fork fork{space.parent, space.forked};
   if (space.parent == kNoSpace) {
-    const MappingSnapshots::Place place = data->snapshots.at(space.start, ip);
-    if (place.section == kNoSection) return {};
-    const Section& section = data->sections[place.section];
-    const uint64_t skip = ip - section.ip.value, size = std::min<uint64_t>(span, place.last - ip + 1);
-    if (skip >= section.code.bytes.size()) return {};
-    return {section.code.bytes.subspan(skip, std::min<uint64_t>(size, section.code.bytes.size() - skip)), section.assumed};
+    const TimelineData::Inherited found = data->inherited(space, ip);
+    span = static_cast<unsigned>(std::min<uint64_t>(span - 1, found.last - ip) + 1);
+    fork = found.fork;
+    if (fork.parent == kNoSpace) {
+      if (found.section == kNoSection) return {};
+      const Section& section = data->sections[found.section];
+      const uint64_t skip = ip - section.ip.value;
+      if (skip >= section.code.bytes.size()) return {};
+      return {section.code.bytes.subspan(skip, std::min<uint64_t>(span, section.code.bytes.size() - skip)), section.assumed};
+    }
   }
-  const FetchResult got = view.fetch(space.parent, Ip{ip}, {space.forked, space.forked}, {}, candidates, span);
+  const FetchResult got = view.fetch(fork.parent, Ip{ip}, {fork.when, fork.when}, {}, candidates, span);
   if (got.status != FetchStatus::ok || got.count == 0) return {};
   const CodeCandidate& newest = candidates[got.count - 1];
   return {newest.bytes.first(std::min<uint64_t>(newest.bytes.size(), span)), any(newest.flags, CodeFlag::assumed)};
@@ -435,7 +450,7 @@ Timeline TimelineBuilder::build() {
     space.sections = SectionIndex(std::move(s.spaces[id].changes));
   }
   s.suspect_spaces();
-  cut_fork_chains(*s.data);
+  const bool has_cuts = cut_fork_chains(*s.data);
   s.edits.sort();
   SiteRanges ranges = s.edits.ranges();
   {
@@ -446,6 +461,7 @@ Timeline TimelineBuilder::build() {
       ranges = s.edits.ranges();
     }
   }
+  if (has_cuts && !ranges.ranges.empty()) s.cut_forks_again(ranges);
   SiteBuilder builder(*s.data, s.edits);
   if (s.frozen) builder.freeze();
   s.data->sites.reserve(ranges.ranges.size());
