@@ -110,7 +110,8 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
   if (is_kernel_space(space)) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
-  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
+  const auto is_file_of = [](const Section& code) { return shows_file(code.path) || (code.path.starts_with("/memfd:") && !code.build_id.empty()); };
+  if (section == nullptr || !is_file_of(*section)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   constexpr uint64_t kMostOffset = ~uint64_t{0} >> 1;  // a damaged record may claim one that no file has
   const bool is_offset = section->file_offset_bytes <= kMostOffset && offset <= kMostOffset;

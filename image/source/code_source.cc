@@ -312,12 +312,12 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   FoundCode found;
   if (is_vdso(wanted.path)) {
     found = find_vdso(wanted);
-  } else if (is_anonymous(wanted.path)) {
-    if (!try_kept_mapping(wanted, found)) {
-      found.status = CodeStatus::anonymous;
-      return found;
-    }
-  } else {
+  } else if (is_anonymous(wanted.path) && try_kept_mapping(wanted, found)) {
+    // Memory that changes is kept as it was.
+  } else if (is_anonymous(wanted.path) && wanted.build_id.empty()) {
+    found.status = CodeStatus::anonymous;
+    return found;
+  } else {  // a build id is that of a file, which may be in a memfd
     const bool deleted = wanted.path.ends_with(kDeleted) && !is_at_its_path(wanted);
     if (deleted) wanted.path.resize(wanted.path.size() - kDeleted.size());
     // A deleted file's path may now lead to another file: only a build id or a saved copy proves the bytes.

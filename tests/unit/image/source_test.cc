@@ -264,6 +264,19 @@ TEST(SourceLookup, DeletedAndAnonymousMemoryHasNoBytes) {
   }
 }
 
+// fexecve() of a memfd.
+TEST(SourceLookup, AMemfdHasTheFileOfItsBuildId) {
+  const TempDir dir, other;
+  const std::string cached = dir.write("cache/.build-id/" + std::string(kIdA).substr(0, 2) + "/" + std::string(kIdA).substr(2) + "/elf", small_elf().bytes());
+  CodeSourceOptions cache = only(other);
+  cache.build_id_cache = dir.path() + "/cache";
+  EXPECT_EQ(CodeSource(cache).find({"/memfd:prog (deleted)", kIdA, 0, 4096}).file_path, cached);
+  const std::string supplied = dir.write("root/memfd:prog (deleted)", small_elf().bytes());
+  EXPECT_EQ(CodeSource(only(dir)).find({"/memfd:prog (deleted)", kIdA, 0, 4096}).file_path, supplied);
+  EXPECT_EQ(CodeSource(only(dir)).find({"/memfd:prog (deleted)", "", 0, 4096}).status, CodeStatus::anonymous);
+  EXPECT_NE(CodeSource(only(other)).find({"/memfd:prog (deleted)", kIdA, 0, 4096}).status, CodeStatus::found);
+}
+
 TEST(SourceLookup, AFileMayBeNamedLikeADeletedOne) {
   const TempDir dir;
   const std::vector<std::byte> bytes = small_elf().bytes();
