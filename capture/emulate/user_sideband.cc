@@ -19,7 +19,7 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
+constexpr uint32_t kProtWrite = 2, kProtExec = 4, kMapPrivate = 2;
 constexpr uint64_t kMarkerBytes = 0x1000;
 constexpr const char *kVdso = "[vdso]", *kVdsoName = "vdso.so";  // in the plugin's events; in the recording
 
@@ -140,9 +140,13 @@ void UserSideband::put_mapping(size_t index, uint64_t tsc, const UserMap& map) {
 }
 
 // What was written to a file since it was mapped leaves its inode, and often its build id: a reader cannot know.
-void UserSideband::put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map) {
+Status UserSideband::put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map) {
   put_mapping(index, tsc, map);
-  if (!space.shown.is_rewritten(map)) return;
+  if ((map.prot & kProtWrite) != 0) {
+    space.has_writable_code = true;
+    if (Status status = open_jitdump(index); !status) return status;
+  }
+  if (!space.shown.is_rewritten(map)) return {};
   perfio::AuxtraceErrorRecord error;
   error.type = perfio::kAuxtraceErrorItrace;
   error.code = perfio::kRewrittenCode;
@@ -150,6 +154,7 @@ void UserSideband::put_file(size_t index, uint64_t tsc, Space& space, const User
   error.ip = map.ip;
   error.message = "a file was written to after it was mapped";
   put(tsc, error.pid, error.tid, std::move(error));
+  return {};
 }
 
 // Creates the first folder PREFIX/N that does not exist, from N = `next` on, so that files of earlier recordings are kept. If the folder cannot be
@@ -163,34 +168,39 @@ std::filesystem::path UserSideband::new_folder(const std::filesystem::path& pref
   }
 }
 
-// The reader must not meet the marker of a jitdump before the space that it belongs to.
+// Of code that a program could have changed, even an empty jitdump says that it did not. The reader must not meet the marker of a jitdump before the
+// space that it belongs to.
+Status UserSideband::open_jitdump(size_t index) {
+  if (!places_.ran_code || jitdump_ != nullptr) return {};
+  const UserImage& image = images_[index];
+  const std::filesystem::path folder = new_folder(places_.jit_prefix, next_dump_);
+  const std::string path = std::filesystem::absolute(folder / ("jit-" + std::to_string(image.pid) + ".dump")).string();
+  auto created = JitdumpWriter::create(path, image.pid, image.first_tsc);
+  if (!created) return created.error();
+  jitdump_ = std::move(*created);
+  perfio::MmapRecord marker;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {  // proves later that the file is this one
+    marker.maj = major(info.st_dev);
+    marker.min = minor(info.st_dev);
+    marker.inode = info.st_ino;
+  }
+  marker.pid = marker.tid = image.pid;
+  marker.addr = kCompleteJitdumpAddress;
+  marker.size_bytes = kMarkerBytes;
+  marker.prot = 1 | kProtExec;
+  marker.flags = kMapPrivate;
+  marker.path = path;
+  jitdump_marker_ = records_.size();
+  put(image.first_tsc + 1, image.pid, image.pid, std::move(marker));
+  return {};
+}
+
 Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
   if (!places_.ran_code) return {};
-  const UserImage& image = images_[index];
-  if (jitdump_ == nullptr) {
-    const std::filesystem::path folder = new_folder(places_.jit_prefix, next_dump_);
-    const std::string path = std::filesystem::absolute(folder / ("jit-" + std::to_string(image.pid) + ".dump")).string();
-    auto created = JitdumpWriter::create(path, image.pid, image.first_tsc);
-    if (!created) return created.error();
-    jitdump_ = std::move(*created);
-    perfio::MmapRecord marker;
-    struct stat info {};
-    if (::stat(path.c_str(), &info) == 0) {  // proves later that the file is this one
-      marker.maj = major(info.st_dev);
-      marker.min = minor(info.st_dev);
-      marker.inode = info.st_ino;
-    }
-    marker.pid = marker.tid = image.pid;
-    marker.addr = kCompleteJitdumpAddress;
-    marker.size_bytes = kMarkerBytes;
-    marker.prot = 1 | kProtExec;
-    marker.flags = kMapPrivate;
-    marker.path = path;
-    jitdump_marker_ = records_.size();
-    put(image.first_tsc + 1, image.pid, image.pid, std::move(marker));
-  }
+  if (Status status = open_jitdump(index); !status) return status;
   ++code_loads_;
-  return jitdump_->load(tsc, image.pid, ip, code);
+  return jitdump_->load(tsc, images_[index].pid, ip, code);
 }
 
 void UserSideband::begin_image(size_t index, Space& space) {
@@ -221,6 +231,7 @@ Status UserSideband::run_image(size_t index) {
   Status status;
   // Code of the parent that has no file is written again: each space has its own jitdump.
   if (image.parent >= 0) {
+    if (space.has_writable_code) status = open_jitdump(index);
     space.shown.for_each_code(0, ~uint64_t{0}, [&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, image.first_tsc + 1, ip, code);
     });
@@ -262,7 +273,8 @@ Status UserSideband::on_protection(size_t index, Space& space, const UserEvent& 
     map.file_offset_bytes += from - map.ip;
     map.ip = from;
     map.size_bytes = to - from;
-    put_file(index, event.tsc, space, map);
+    map.prot = static_cast<uint32_t>(event.number(2));
+    if (status.ok()) status = put_file(index, event.tsc, space, map);
     space.shown.add_file_again(map);
     space.shown.for_each_code(from, to - 1, [&](uint64_t ip, Bytes code) {
       if (status.ok()) status = tell(index, event.tsc + 1, ip, code);
@@ -339,7 +351,7 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   space.files.push_back(map);
   const std::vector<UserMap> parts = event.kind == "first_map" ? loaded_code(space, map) : (map.prot & kProtExec) != 0 ? std::vector{map} : std::vector<UserMap>();
   for (const UserMap& part : parts) {
-    put_file(index, event.tsc, space, part);
+    if (Status status = put_file(index, event.tsc, space, part); !status) return status;
     space.shown.add_file(part);
   }
   return {};

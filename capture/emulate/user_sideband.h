@@ -54,6 +54,7 @@ class UserSideband {
   struct Space {
     CodeModel shown;             ///< as a reader of the records so far sees it
     std::vector<UserMap> files;  ///< as it really is
+    bool has_writable_code = false;  ///< a record said so of a file, here or before a fork
     std::optional<UserMap> vdso;  ///< the emulator's, before any of its code ran; `path`: the name of its copy in the working folder
   };
   struct Step;
@@ -72,9 +73,10 @@ class UserSideband {
   void put_anonymous(size_t index, uint64_t tsc, const Space& space, MemoryRange range);
   void warn_of_refused();
   Status on_block(size_t index, Space& space, const UserBlock& translation);
+  Status open_jitdump(size_t index);
   Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
   void put_mapping(size_t index, uint64_t tsc, const UserMap& map);
-  void put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map);
+  Status put_file(size_t index, uint64_t tsc, Space& space, const UserMap& map);
   void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
 
   const std::vector<UserImage>& images_;

@@ -103,6 +103,10 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     section.code = std::move(found.code);
     section.assumed |= found.assumed;
     if (found.doubted) doubted_.insert(mapping.path);
+    if (mapping.was_writable) {
+      section.assumed = true;
+      doubt_written(mapping);
+    }
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_files(section, wanted, found);
     if (found.elf) elf_files_[{section.path, section.build_id}] = found.elf;
@@ -209,6 +213,19 @@ void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& 
     }
     before = after;
   }
+}
+
+void ImageBuild::doubt_written(const UserMapping& mapping) {
+  doubted_.insert(mapping.path);
+  if (!written_.insert(mapping.path).second) return;
+  Finding finding;
+  finding.kind = FindingKind::file_changed;
+  finding.space = mapping.space;
+  finding.ip = mapping.ip;
+  finding.time = {mapping.from, kTimeMax};
+  finding.what = (mapping.label.empty() ? mapping.path : mapping.label) + ": process " + std::to_string(mapping.pid) +
+                 " could write to its code: a private mapping of it was writable and executable. No record says what was written: the file's code is used and marked assumed";
+  builder.add_finding(std::move(finding));
 }
 
 // Memory that changes more often than is followed: from then on it is not known, rather than known as it was.

@@ -29,6 +29,7 @@ struct UserMapping {
   bool shared = false;   ///< MAP_SHARED
   bool assumed = false;  ///< it is a guess that this file is mapped there
   bool again = false;    ///< anonymous memory that was mapped there before
+  bool was_writable = false;  ///< a private mapping that is, or was, writable and executable: the program may have changed its code
   std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
 
@@ -95,8 +96,10 @@ class ImageBuild {
   void add_executable_part(const Section& section, const ElfFile& elf);
   void note_damage(const std::string& file);
   void leave_out(const UserMapping& mapping, TimeNs since);
+  void doubt_written(const UserMapping& mapping);
   std::map<std::string, bool> used_without_id_;                         // paths: whether the last mapping's file is used and has no build id
   std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
+  std::set<std::string> written_;                                       // paths whose mappings programs may have written to
   std::set<std::string> unmappable_;                                    // paths with a mapping that does not fit into the address space
   std::set<std::pair<uint64_t, uint64_t>> examined_;                    // symbol files, by identity
   std::set<std::string> damaged_;                                       // sentences

@@ -17,6 +17,7 @@ class SharedRanges {
  public:
   struct Range {
     uint64_t first = 0, end = 0;
+    uint64_t content = 0;  ///< of the caller's choice
   };
 
   /// Returns the last range that begins at or before `address`.

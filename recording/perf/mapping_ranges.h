@@ -1,5 +1,5 @@
 // Ranges of mapped memory while records are read: LatestMappings, the last mapping of each kind at an address; AnonymousRanges, the executable
-// anonymous memory of each space. Private to recording.
+// anonymous memory of each space; WritableCode, the code of files that a program may have changed. Private to recording.
 #pragma once
 
 #include <algorithm>
@@ -137,6 +137,63 @@ class AnonymousRanges {
   }
   std::map<SpaceId, SharedRanges> ranges_, all_;  // not adjacent; `all_` with what replace() got
   std::map<SpaceId, std::vector<MappedMemory>> memory_;
+};
+
+/// The parts of private file mappings that have been writable and executable at once, in each space. Taking the permission away again changes no
+/// bytes. Not thread-safe.
+class WritableCode {
+ public:
+  struct Piece {
+    uint64_t first = 0, size_bytes = 0;
+    bool was_writable = false;  ///< now or before
+  };
+  static constexpr size_t kMostPieces = 16;  ///< of one mapping: one that would have more is writable as a whole, which bounds memory and time
+
+  /// Adds a mapping of `content` (a number for each file and place, 0: no file) and returns it in pieces.
+  std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, uint64_t content, bool writable) {
+    if (!writable && !ranges_.contains(space)) return {{first, size_bytes, false}};
+    SharedRanges& ranges = ranges_[space];
+    const uint64_t end = first + size_bytes;
+    std::vector<Piece> pieces;
+    uint64_t at = first;
+    const auto put = [&](uint64_t to, bool was_writable) {
+      if (to > at) pieces.push_back({at, to - at, was_writable});
+      at = to;
+    };
+    for (const SharedRanges::Range& known : cut(ranges, first, end)) {
+      if (writable || known.content != content) continue;
+      put(known.first, false);
+      put(known.end, true);
+    }
+    put(end, writable);
+    if (pieces.size() > kMostPieces) pieces = {{first, size_bytes, true}};
+    for (const Piece& piece : pieces) {
+      if (piece.was_writable) ranges.insert({piece.first, piece.first + piece.size_bytes, content});
+    }
+    return pieces;
+  }
+  /// A child starts with the memory of its parent.
+  void fork(SpaceId parent, SpaceId child) {
+    if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
+  }
+  [[nodiscard]] bool has(SpaceId space) const { return ranges_.contains(space); }
+
+ private:
+  /// Removes [first, end) and returns what was there.
+  static std::vector<SharedRanges::Range> cut(SharedRanges& ranges, uint64_t first, uint64_t end) {
+    std::vector<SharedRanges::Range> removed;
+    auto at = ranges.at_or_before(first);
+    if (!at || at->end <= first) at = ranges.after(first);
+    for (; at && at->first < end; at = ranges.after(at->first)) {
+      ranges.erase(at->first);
+      if (at->first < first) ranges.insert({at->first, first, at->content});
+      if (at->end > end) ranges.insert({end, at->end, at->content});
+      removed.push_back({std::max(at->first, first), std::min(at->end, end), at->content});
+    }
+    return removed;
+  }
+
+  std::map<SpaceId, SharedRanges> ranges_;
 };
 
 }  // namespace ptd

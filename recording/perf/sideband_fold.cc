@@ -198,9 +198,10 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
                          started == program_starts_.end() ? kTimeMin : started->second.back().time});
     return;
   }
+  const bool shared = (map.flags & MAP_SHARED) != 0;
   add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
                normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode, map.inode_generation},
-               (map.flags & MAP_SHARED) != 0});
+               shared, false, false, !shared && (map.prot & PROT_WRITE) != 0});
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
@@ -534,6 +535,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   if (!perfio::is_emulated(features.cpu_desc)) image_.source.set_record_times(times_);
   undated_.report(mappings_, parents_, image_);
+  trust_complete_jitdumps();
   fold_mappings(features);
   const Timeline mapped = announced_.empty() ? Timeline() : image_.builder.sections();
   add_assumed();

@@ -88,6 +88,8 @@ class SidebandFold {
   void finish_guests();
   void on_sample(const perfio::Record& record, const perfio::OtherSample& sample);
   void add_mapping(UserMapping mapping);
+  void add_file_mapping(UserMapping mapping);
+  void trust_complete_jitdumps();
   /// A program from its exec or fork on.
   struct Program {
     int32_t pid = -1;
@@ -219,6 +221,8 @@ class SidebandFold {
   const std::vector<perfio::EventAttr>* attrs_ = nullptr;
   AnnouncedCode announced_;
   AnonymousRanges anonymous_;
+  WritableCode writable_code_;
+  std::map<std::pair<std::string, uint64_t>, uint64_t> file_places_;  // path, and offset minus address -> number for writable_code_
   struct AuxEnd {
     int32_t cpu = -1, tid = -1;
     uint64_t end_offset_bytes = 0;

@@ -1,4 +1,6 @@
 // SidebandFold: records of guests, which perf inject --guest-data inserts. See sideband_fold.h.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -68,6 +70,8 @@ void SidebandFold::on_guest_mmap(TimeNs time, const perfio::MmapRecord& map, con
   UserMapping mapping{space_of(map.pid), Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
                       normalize_build_id(perfio::build_id_hex(map.build_id)), time, map.pid, {map.maj, map.min, map.inode}};
   mapping.label = guest_path(machine.guest, map.path);
+  mapping.was_writable = (map.flags & MAP_SHARED) == 0 && (map.prot & PROT_WRITE) != 0;
+  if (!is_anonymous(map.path) && map.size_bytes != 0 && map.size_bytes <= ~map.addr) return add_file_mapping(std::move(mapping));
   mappings_.push_back(std::move(mapping));
 }
 

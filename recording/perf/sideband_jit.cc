@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -237,9 +238,9 @@ void SidebandFold::add_mapping(UserMapping mapping) {
   }
   if (!is_anonymous(mapping.path)) {
     anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from);
-    mappings_.push_back(std::move(mapping));
-    return;
+    return add_file_mapping(std::move(mapping));
   }
+  (void)writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, 0, false);
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
   for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from)) {
@@ -249,6 +250,34 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     mapping.again = piece.again;
     mappings_.push_back(mapping);
   }
+}
+
+// The record of a changed protection looks like that of a new mapping. One of the same file at the same place keeps what the program wrote there.
+void SidebandFold::add_file_mapping(UserMapping mapping) {
+  uint64_t place = 0;
+  if (mapping.was_writable || writable_code_.has(mapping.space)) {
+    constexpr std::string_view kDeleted = " (deleted)";
+    const std::string path = mapping.path.ends_with(kDeleted) ? mapping.path.substr(0, mapping.path.size() - kDeleted.size()) : mapping.path;
+    place = file_places_.try_emplace({path, mapping.file_offset_bytes - mapping.ip.value}, file_places_.size() + 1).first->second;
+  }
+  const Ip begin = mapping.ip;
+  const uint64_t offset = mapping.file_offset_bytes;
+  for (const WritableCode::Piece& piece : writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
+    mapping.ip = Ip{piece.first};
+    mapping.size_bytes = piece.size_bytes;
+    mapping.file_offset_bytes = offset + (piece.first - begin.value);
+    mapping.was_writable = piece.was_writable;
+    mappings_.push_back(mapping);
+  }
+}
+
+// They have what was written to code, wherever it ran.
+void SidebandFold::trust_complete_jitdumps() {
+  std::set<SpaceId> complete;
+  for (const JitdumpMapping& jitdump : jitdumps_) {
+    if (jitdump.address.value == kCompleteJitdumpAddress) complete.insert(jitdump.space);
+  }
+  for (UserMapping& mapping : mappings_) mapping.was_writable = mapping.was_writable && !complete.contains(mapping.space);
 }
 
 void SidebandFold::fold_announcements(const Timeline& mapped) {

@@ -318,6 +318,7 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
       program_starts_[task.pid].push_back({task.pid, time, spaces_[task.pid]});
       if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
       if (task.ppid > 0 && jitdump_spaces_.contains(space_of(task.ppid))) jitdump_spaces_.insert(spaces_[task.pid]);
+      if (task.ppid > 0) writable_code_.fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
       space_of(task.pid);
     }

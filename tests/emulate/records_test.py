@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+import checks
 import emulate_test as emulate
 from emulate_test import check
 
@@ -105,6 +106,20 @@ def build_ids(folder):
         check(f"build id {what}: all code is from files", done.returncode == 0 and "1 process" in done.stderr and "from no file" not in done.stderr, done.stderr)
 
 
+def writable_code(folder):
+    """The record of code that a program may write to has that protection. What it wrote is recorded; without that the code is marked."""
+    program = emulate.build("own_text", folder)
+    out, _, _ = emulate.record(folder, [program])
+    maps = [record for kind, _, record, _ in checks.perf_records(out) if kind == 10 and record[72:].split(b"\0")[0] == os.path.realpath(program).encode()]
+    check("code that is made writable: its protection", [struct.unpack_from("<I", record, 64)[0] for record in maps] == [5, 7], str(maps))
+    told = subprocess.run([emulate.PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check("changes of writable code are recorded", "could write to its code" not in told, told)
+    done = subprocess.run([emulate.PTDECODE, "record", "--emulate", "--no-stash", "--no-ran-code", "--plugin", emulate.PLUGIN, "-o", out, "--", program],
+                          capture_output=True, text=True)
+    told = subprocess.run([emulate.PTDECODE, "check", "-i", out], capture_output=True, text=True).stdout
+    check("writable code without its changes is a finding", done.returncode == 0 and f"{os.path.realpath(program)}: process" in told, done.stderr + told)
+
+
 def small_words(folder):
     """A 32-bit program is named as one."""
     program = os.path.join(folder, "small")
@@ -126,6 +141,7 @@ def main():
         small_limits(folder)
         unnamed_files(folder)
         build_ids(folder)
+        writable_code(folder)
         small_words(folder)
     return 1 if emulate.failures else 0
 

@@ -283,7 +283,7 @@ void after_call(UserThread& thread, Call call, int64_t result) {
     case kMprotect:
       if ((a[2] & kProtWrite) != 0) g_process.note_writable(a[0], a[1]);
       if ((a[2] & kProtExec) == 0) return;
-      thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
+      thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]) + ' ' + std::to_string(a[2] & 7));
       return g_process.show_file(a[0], a[1]);
     case kMunmap:
       return thread.event(now, "unmap", std::to_string(a[0]) + ' ' + std::to_string(a[1]));

@@ -62,7 +62,7 @@ bool parse_code_map(const std::string& line, MmapRecord& map) {
   map.maj = maj;
   map.min = min;
   map.inode = inode;
-  map.prot = 5;                        // PROT_READ | PROT_EXEC
+  map.prot = prot[1] == 'w' ? 7 : 5;   // PROT_READ | PROT_EXEC, and PROT_WRITE
   map.flags = prot[3] == 's' ? 1 : 2;  // MAP_SHARED, MAP_PRIVATE
   map.path = path_at >= 0 && static_cast<size_t>(path_at) < line.size() ? line.substr(static_cast<size_t>(path_at)) : "//anon";
   return true;
