@@ -8,7 +8,6 @@
 
 #include "image/base/interrupt.h"
 #include "image/placed_name.h"
-#include "recording/image/jit_names.h"
 
 namespace ptd {
 namespace {
@@ -80,8 +79,8 @@ class AnnouncedCode::Space {
     int32_t pid = -1;
     bool names_only = false;  ///< its code is known from elsewhere
   };
-  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory)
-      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)) {
+  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, CodeNames& names)
+      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)), names_(names) {
     std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
   }
 
@@ -103,10 +102,7 @@ class AnnouncedCode::Space {
         return;
     }
   }
-  uint64_t finish() {
-    pass(kTimeMax);
-    return names_.add_to(image_);
-  }
+  void finish() { pass(kTimeMax); }
 
  private:
   using Code = std::shared_ptr<const std::vector<std::byte>>;
@@ -123,14 +119,10 @@ class AnnouncedCode::Space {
     return code.empty() ? nullptr : std::make_shared<const std::vector<std::byte>>(code);
   }
 
-  // Anonymous memory that became executable by `until` shows the code that was announced there before, and a file in the place of code ends its names.
+  // Anonymous memory that became executable by `until` shows the code that was announced there before.
   void pass(TimeNs until) {
     for (; next_memory_ < memory_.size() && memory_[next_memory_].since <= until; ++next_memory_) {
       const MappedMemory& memory = memory_[next_memory_];
-      if (memory.is_file) {
-        names_.replace(Ip{memory.first}, memory.end - memory.first, memory.since);
-        continue;
-      }
       auto at = live_.upper_bound(memory.first);
       if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > memory.first) --at;
       for (; at != live_.end() && at->first < memory.end; ++at) {
@@ -241,15 +233,20 @@ class AnnouncedCode::Space {
     return after != live_.begin() && std::prev(after)->first + std::prev(after)->second.size > address;
   }
 
+  // In the order of the announcements, whatever the times from which they count.
+  void name(NamedRange range) {
+    latest_ = std::max(latest_, range.live.first);
+    names_.add(std::move(range), latest_);
+  }
+
   // Takes the range out of the live code. What is left of a function on either side stays.
-  void cut(uint64_t address, uint64_t size, TimeNs when) {
+  void cut(uint64_t address, uint64_t size) {
     const uint64_t end = address + size;
     while (overlaps(address, size)) {
       const auto at = std::prev(live_.lower_bound(end));
       const uint64_t first = at->first;
       Live old = std::move(at->second);
       live_.erase(at);
-      names_.close(Ip{first}, when);
       const auto keep = [&](uint64_t from, uint64_t to) {
         Live part = old;
         part.size = to - from;
@@ -278,9 +275,9 @@ class AnnouncedCode::Space {
   static Live live_of(const Announcement& what) { return {what.size_bytes, share(what.code), what.name, lines_of(what), {}}; }
 
   void set_live(uint64_t address, Live live, TimeNs from) {
-    cut(address, live.size, from);
+    cut(address, live.size);
     live.since = from;
-    names_.open({space_, Ip{address}, live.size, {}, live.name, kModule, {}, live.lines}, from);
+    name({space_, Ip{address}, live.size, {from, kTimeMax}, live.name, kModule, {}, live.lines});
     live_[address] = std::move(live);
   }
 
@@ -344,7 +341,8 @@ class AnnouncedCode::Space {
 
   void unload(uint64_t address, uint64_t size, TimeNs when) {
     if (size > ~address) return;
-    cut(address, size, when);
+    cut(address, size);
+    name({space_, Ip{address}, size, {when, kTimeMax}, {}, {}});
     remove(address, size, when);
   }
 
@@ -376,7 +374,8 @@ class AnnouncedCode::Space {
   size_t next_memory_ = 0;
   uint64_t refused_ = 0;
   std::map<uint64_t, Live> live_;  // by address; disjoint
-  JitNames names_;
+  CodeNames& names_;
+  TimeNs latest_ = kTimeMin;
 };
 
 void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, uint64_t offset_bytes) {
@@ -519,8 +518,7 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
   }
 }
 
-std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only) {
-  std::set<SpaceId> named;
+void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names) {
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
     image.builder.add_finding(finding_of(FindingKind::bad_record, space, {time, kTimeMax},
@@ -532,15 +530,14 @@ std::set<SpaceId> AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappi
     const bool known = names_only.contains(space);
     for (auto& [instance, joiner] : process.instances) take_history(image, space, known, joiner.finish(), changes);
     std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time.last < b.time.last; });
-    Space code(image, mappings, {space, process.pid, known}, memory(space));
+    Space code(image, mappings, {space, process.pid, known}, memory(space), names);
     for (const Change& change : changes) {
       check_interrupt();
       code.apply(change);
     }
-    if (code.finish() != 0) named.insert(space);
+    code.finish();
   }
   joiners_.clear();
-  return named;
 }
 
 }  // namespace ptd

@@ -11,6 +11,7 @@
 
 #include "perfio/announce/announcement.h"
 #include "recording/image/image_build.h"
+#include "recording/image/names/code_names.h"
 #include "recording/image/shared_ranges.h"
 
 namespace ptd {
@@ -24,9 +25,9 @@ class AnnouncedCode {
   [[nodiscard]] bool has(SpaceId space) const { return joiners_.contains(space); }
   [[nodiscard]] bool empty() const { return joiners_.empty() && refused_.empty(); }
   /// Adds sections, edits, removals, names, windows of lost records and findings. `mappings` has the executable mappings of the recording.
-  /// `memory` gives that of a space. Of the spaces in `names_only`, all code is known already: it gets names. Returns the spaces in which code has a name.
+  /// `memory` gives that of a space. Of the spaces in `names_only`, all code is known already: it gets names.
   using MemoryOf = std::function<std::vector<MappedMemory>(SpaceId space)>;
-  std::set<SpaceId> add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only);
+  void add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names);
 
  private:
   /// Announcements of one space, from the begin of each to its end.

@@ -10,7 +10,6 @@
 
 #include "image/base/interrupt.h"
 #include "image/source/perf_map.h"
-#include "recording/image/jit_names.h"
 #include "recording/image/jit_times.h"
 #include "recording/image/ran_code.h"
 
@@ -180,8 +179,8 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
 /// The code of a jitdump in one space, while its entries are passed in order of time.
 class JitSpace {
  public:
-  JitSpace(ImageBuild& image, JitdumpMapping mapping, const FoundCode& found, std::vector<MappedMemory> memory, bool names_only)
-      : image_(image), mapping_(std::move(mapping)), found_(found), names_only_(names_only), memory_(std::move(memory)) {
+  JitSpace(ImageBuild& image, JitdumpMapping mapping, const FoundCode& found, std::vector<MappedMemory> memory, bool names_only, CodeNames& names)
+      : image_(image), mapping_(std::move(mapping)), found_(found), names_only_(names_only), names_(names), memory_(std::move(memory)) {
     std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
   }
 
@@ -193,21 +192,18 @@ class JitSpace {
       const auto known = by_index_.find(code.index);
       if (known == by_index_.end()) return;
       loaded = known->second;
-      names_.close(Ip{code.old_address}, entry.time);
+      names_.add({mapping_.space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}});
       cut(code.old_address, code.size_bytes);
       if (!names_only_) image_.builder.remove(mapping_.space, Ip{code.old_address}, std::max<uint64_t>(code.size_bytes, 1), entry.time);
     } else {
       by_index_[code.index] = loaded;
     }
     if (!names_only_) image_.add_section(section_of(mapping_, entry, found_, loaded.code));
-    names_.open({mapping_.space, Ip{code.address}, code.size_bytes, {}, loaded.name, "[jit]"}, entry.time);
+    names_.add({mapping_.space, Ip{code.address}, code.size_bytes, {entry.time, kTimeMax}, loaded.name, "[jit]"});
     cut(code.address, code.size_bytes);
     if (code.size_bytes != 0 && code.size_bytes <= ~code.address) live_[code.address] = {code.address + code.size_bytes, &entry, loaded.code};
   }
-  uint64_t finish() {
-    pass(kTimeMax);
-    return names_.add_to(image_);
-  }
+  void finish() { pass(kTimeMax); }
 
  private:
   struct Loaded {
@@ -220,16 +216,11 @@ class JitSpace {
     Bytes code;                        // the whole
   };
 
-  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. A file in its place ends code and
-  // names. Each address is fresh once, and code ends once, so this takes a time of all code and memory.
+  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Each address is fresh once, so this
+  // takes a time of all code and memory.
   void pass(TimeNs until) {
     for (; next_ < memory_.size() && memory_[next_].since <= until; ++next_) {
       const MappedMemory& memory = memory_[next_];
-      if (memory.is_file) {
-        names_.replace(Ip{memory.first}, memory.end - memory.first, memory.since);
-        cut(memory.first, memory.end - memory.first);
-        continue;
-      }
       for (auto at = at_or_after(memory.first); !names_only_ && at != live_.end() && at->first < memory.end; ++at)
         show(at->second, std::max(at->first, memory.first), std::min(at->second.end, memory.end), memory.since);
     }
@@ -262,10 +253,10 @@ class JitSpace {
   JitdumpMapping mapping_;
   const FoundCode& found_;
   bool names_only_;
+  CodeNames& names_;
   std::vector<MappedMemory> memory_;
   size_t next_ = 0;
   std::unordered_map<uint64_t, Loaded> by_index_;
-  JitNames names_;
   std::map<uint64_t, Part> live_;  // by first address; disjoint
 };
 
@@ -301,12 +292,11 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
   if (unsure_file) image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
 }
 
-std::set<SpaceId> add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only,
-                              std::vector<std::string>& warnings) {
+void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only, CodeNames& names,
+                 std::vector<std::string>& warnings) {
   FoundCode found;
   std::vector<DatedCode> codes;
-  std::set<SpaceId> named;
-  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return named;
+  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return;
   const auto header = read_jitdump_header(found.code.bytes);
   const uint32_t own = header.ok() ? header->pid : static_cast<uint32_t>(mapping.pid);  // in its own name space
   std::map<SpaceId, JitSpace> spaces;
@@ -318,14 +308,11 @@ std::set<SpaceId> add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, 
     if (!is_own && other == kNoSpace) entry.assumed = true;
     auto place = spaces.find(of_process.space);
     if (place == spaces.end()) {
-      place = spaces.try_emplace(of_process.space, image, of_process, found, processes.memory_of(of_process.space), names_only).first;
+      place = spaces.try_emplace(of_process.space, image, of_process, found, processes.memory_of(of_process.space), names_only, names).first;
     }
     place->second.add(entry);
   }
-  for (auto& [space, of_space] : spaces) {
-    if (of_space.finish() != 0) named.insert(space);
-  }
-  return named;
+  for (auto& [space, of_space] : spaces) of_space.finish();
 }
 
 namespace {

@@ -12,7 +12,8 @@
 #include "image/source/jitdump.h"
 #include "ptdecode/time_conversion.h"
 #include "recording/image/image_build.h"
-#include "recording/image/jit_names.h"
+#include "recording/image/names/address_ranges.h"
+#include "recording/image/names/code_names.h"
 #include "recording/image/shared_ranges.h"
 
 namespace ptd {
@@ -53,15 +54,15 @@ struct JitdumpFile {
 /// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
                           std::vector<std::string>& warnings);
-/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the spaces in which code has a name.
-/// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
+/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. `warnings` gets a sentence for a file that is absent,
+/// damaged or of another clock.
 ///
 /// Code is `assumed` if its time proves nothing: another version at its address has the same time, or times of the file cannot be true (0,
 /// before the file was mapped, after its process ended, or all after the recording). An impossible time is replaced by that of the record
 /// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect. Code of a process that is neither the
 /// file's nor its descendant is assumed to be of the file's.
-std::set<SpaceId> add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only,
-                              std::vector<std::string>& warnings);
+void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only, CodeNames& names,
+                 std::vector<std::string>& warnings);
 
 inline constexpr size_t kMostPerfMapNames = 1U << 20;
 struct PerfMapNames {

@@ -17,18 +17,14 @@ class LiveRanges {
  public:
   /// Opens [ip, ip + size) from `from` on and ends what it covers. Returns its number: 0, 1, 2, ...
   size_t open(Ip ip, uint64_t size_bytes, TimeNs from) {
-    end(ip, size_bytes, from);
+    end_in(open_, ip, size_bytes, from);
+    end_closed(ip, size_bytes, from);
     const size_t number = lives_.size();
     lives_.push_back({from, kTimeMax});
     open_[ip.value] = {last_of(ip, size_bytes), number};
     return number;
   }
-  /// Ends what covers a part of [ip, ip + size) before `from`: something else is there then.
-  void end(Ip ip, uint64_t size_bytes, TimeNs from) {
-    end_in(open_, ip, size_bytes, from);
-    end_closed(ip, size_bytes, from);
-  }
-  /// The same of closed ranges that last until later.
+  /// Ends closed ranges that last until later and cover a part of [ip, ip + size) before `from`: something else is there then.
   void end_closed(Ip ip, uint64_t size_bytes, TimeNs from) { end_in(closed_, ip, size_bytes, from); }
   /// Ends the open range that starts at `ip`, at `when` (inclusive). Returns whether there is one.
   bool close(Ip ip, TimeNs when) {

@@ -92,13 +92,11 @@ class SharedRanges {
   Link root_;
 };
 
-/// Executable memory of a space from a time on: a file's, or anonymous memory at addresses at which nothing executable was before. Linux records that when it
-/// becomes executable. Run-times that never have memory that is writable and executable write code to it before, so what they logged of it until then is
-/// its content.
+/// Executable anonymous memory of a space, at addresses at which nothing executable was before. Linux records it when it becomes executable. Run-times that
+/// never have memory that is writable and executable write code to it before, so what they logged of it until then is its content.
 struct MappedMemory {
   TimeNs since;
   uint64_t first = 0, end = 0;
-  bool is_file = false;
 };
 
 }  // namespace ptd

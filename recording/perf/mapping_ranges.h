@@ -82,12 +82,11 @@ class AnonymousRanges {
     return join(ranges_[space], first, size_bytes);
   }
   /// Something else was mapped there.
-  void replace(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since) {
-    memory_[space].push_back({since, first, first + size_bytes, true});
+  void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
     (void)join(all_[space], first, size_bytes);
     cut(space, first, size_bytes);
   }
-  /// Returns what replace() got, and of add() the parts that nothing had been mapped at before, in the order of the calls.
+  /// Returns what add() got, as far as nothing had been mapped there before, in the order of the calls.
   [[nodiscard]] const std::vector<MappedMemory>& memory(SpaceId space) const {
     static const std::vector<MappedMemory> none;
     const auto found = memory_.find(space);

@@ -539,8 +539,10 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   fold_mappings(features);
   const Timeline mapped = announced_.empty() ? Timeline() : image_.builder.sections();
   add_assumed();
-  fold_jitdumps(monotonic);
-  fold_announcements(mapped);
+  CodeNames names;
+  fold_jitdumps(monotonic, names);
+  fold_announcements(mapped, names);
+  jit_named_ = names.add_to(image_, mappings_, {});
   fold_perf_maps();
   add_text_edits();
   report_poke_order();

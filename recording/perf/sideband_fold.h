@@ -99,8 +99,8 @@ class SidebandFold {
   [[nodiscard]] const Program* program_of(const JitdumpHeader& header) const;
   [[nodiscard]] SpaceId space_of_child(const JitdumpMapping& jitdump, uint32_t pid, TimeNs time) const;
   void place_complete_jitdumps();
-  void fold_jitdumps(bool monotonic);
-  void fold_announcements(const Timeline& mapped);
+  void fold_jitdumps(bool monotonic, CodeNames& names);
+  void fold_announcements(const Timeline& mapped, CodeNames& names);
   void fold_perf_maps();
   [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
   [[nodiscard]] bool hides_given_code(const UserMapping& mapping) const;
@@ -109,7 +109,6 @@ class SidebandFold {
   void report_unknown_processes();
   void add_assumed();
   void add_given();
-  void name_given(std::vector<NamedRange> codes);
   [[nodiscard]] const UserMapping* remapped(size_t index, const LatestMappings& latest) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);

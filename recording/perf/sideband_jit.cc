@@ -13,9 +13,9 @@
 #include "image/base/mapped_file.h"
 #include "image/base/regular_file.h"
 #include "image/source/perf_map.h"
-#include "recording/image/given_names.h"
-#include "recording/image/jit_names.h"
 #include "recording/image/jit_times.h"
+#include "recording/image/names/address_ranges.h"
+#include "recording/image/names/code_names.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
@@ -100,7 +100,7 @@ void SidebandFold::place_complete_jitdumps() {
 
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
 // all bytes as they ran, what compilers logged of the same code gives its names.
-void SidebandFold::fold_jitdumps(bool monotonic) {
+void SidebandFold::fold_jitdumps(bool monotonic, CodeNames& names) {
   place_complete_jitdumps();
   struct Wanted {
     const JitdumpMapping* mapping = nullptr;
@@ -133,7 +133,7 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
     const bool announced = announced_.has(jitdump->space);  // which is more exact
     const JitProcesses processes{[this, jitdump = jitdump](uint32_t pid, TimeNs time) { return space_of_child(*jitdump, pid, time); },
                                  [this](SpaceId space) { return anonymous_.memory(space); }};
-    jit_named_.merge(add_jitdump(image_, *jitdump, clock, processes, names_only || announced, data_.warnings));
+    add_jitdump(image_, *jitdump, clock, processes, names_only || announced, names, data_.warnings);
   }
 }
 
@@ -237,7 +237,7 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     return;
   }
   if (!is_anonymous(mapping.path)) {
-    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from);
+    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes);
     return add_file_mapping(std::move(mapping));
   }
   (void)writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, 0, false);
@@ -280,33 +280,14 @@ void SidebandFold::trust_complete_jitdumps() {
   for (UserMapping& mapping : mappings_) mapping.was_writable = mapping.was_writable && !complete.contains(mapping.space);
 }
 
-void SidebandFold::fold_announcements(const Timeline& mapped) {
+void SidebandFold::fold_announcements(const Timeline& mapped, CodeNames& names) {
   if (announced_.empty()) return;
-  jit_named_.merge(announced_.add_to(image_, mapped, [this](SpaceId space) { return anonymous_.memory(space); }, complete_spaces_));
-}
-
-/// Names of given code, each until other code or a mapping replaces its bytes. `codes`: in order of time.
-void SidebandFold::name_given(std::vector<NamedRange> codes) {
-  std::map<SpaceId, AddressRanges> places;
-  for (const NamedRange& code : codes) places[code.space].add(code.ip.value, code.size_bytes);
-  for (const UserMapping& mapping : mappings_) {
-    const auto at = places.find(mapping.space);
-    if (at == places.end() || mapping.size_bytes == 0 || mapping.size_bytes - 1 > ~mapping.ip.value) continue;
-    if (!at->second.overlap(mapping.ip.value, mapping.size_bytes)) continue;
-    codes.push_back({mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}});
-  }
-  // Of one moment, a mapping is before the code that was given for it.
-  std::stable_sort(codes.begin(), codes.end(), [](const NamedRange& a, const NamedRange& b) {
-    return std::pair(a.live.first, !a.module.empty()) < std::pair(b.live.first, !b.module.empty());
-  });
-  GivenNames names;
-  for (NamedRange& code : codes) names.add(std::move(code));
-  names.add_to(image_);
+  announced_.add_to(image_, mapped, [this](SpaceId space) { return anonymous_.memory(space); }, complete_spaces_, names);
 }
 
 /// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.
 void SidebandFold::add_given() {
-  std::vector<NamedRange> codes;
+  CodeNames names;
   for (const GivenCode& given : options_.given_code) {
     Section section;
     section.space = kKernelSpace;
@@ -319,10 +300,10 @@ void SidebandFold::add_given() {
     section.live = {given.from, kTimeMax};
     section.code = given.code;
     section.path = given.pid < 0 ? "[kernel]" : "[jit]";
-    codes.push_back({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
+    names.add({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
     image_.add_section(std::move(section));
   }
-  if (!codes.empty()) name_given(std::move(codes));
+  if (!names.empty()) names.add_to(image_, mappings_, {.early = false, .memory_ends = true});
   for (const LostInput& lost : options_.lost_input) {
     Finding finding;
     finding.kind = FindingKind::records_lost;

@@ -195,6 +195,19 @@ TEST_F(Announced, Move) {
   EXPECT_EQ(name_at(kJit + 64, 250), "f");
 }
 
+TEST_F(Announced, AFileThatIsMappedOverCodeEndsItsName) {
+  say({.code = bytes_of({0x11, 0xc3}), .name = "f"}, 100);
+  say({.address = kJit + 8, .code = bytes_of({0x11, 0xc3}), .name = "g"}, 100);
+  map(kPid, kJit, "/absent.so", 200);
+  say({.address = kJit + 8, .code = bytes_of({0x22, 0xc3}), .name = "h"}, 300);
+  finish();
+  EXPECT_EQ(name_at(kJit, 199), "f");
+  EXPECT_EQ(name_at(kJit, 200), "");
+  EXPECT_EQ(name_at(kJit + 8, 199), "g");
+  EXPECT_EQ(name_at(kJit + 8, 200), "");
+  EXPECT_EQ(name_at(kJit + 8, 300), "h");
+}
+
 TEST_F(Announced, OutsideOfExecutableMappings) {
   say({.address = kJit - 1, .code = bytes_of({0x11, 0xc3})}, 100);
   say({.address = kJit + 4095, .code = bytes_of({0x11, 0xc3})}, 110);

@@ -95,21 +95,6 @@ TEST_F(FreshMemoryFold, IsNotMemoryAfterAFile) {
   EXPECT_EQ(user_byte(10, kJit + 0x10, 2700), 0x21);
 }
 
-TEST_F(FreshMemoryFold, NamesEndWithAFile) {
-  load(kJit, 1000, {0x11, 0x12});
-  load(kJit + 0x2000, 1000, {0x11, 0x12});
-  begin();
-  map(10, kJit, "//anon", 900);
-  map(10, kJit, "/bin/one", 2000);
-  map(10, kJit + 0x2000, "/bin/one", 500);
-  map(10, kJit + 0x2000, "/dev/zero (deleted)", 900);
-  finish();
-  EXPECT_EQ(name_at(kJit, 1500), "a");
-  EXPECT_NE(name_at(kJit, 2500), "a");
-  EXPECT_NE(name_at(kJit + 0x2000, 600), "a");
-  EXPECT_EQ(name_at(kJit + 0x2000, 1500), "a");
-}
-
 // A child logs its code in its parent's file, with its own number. Another process is unknown.
 TEST_F(FreshMemoryFold, CodeIsOfTheProcessThatLoggedIt) {
   load(kJit, 1000, {0x11, 0x12});

@@ -29,7 +29,7 @@ TEST(AnonymousRanges, LikeASetOfAddressesPerSpace) {
       model.push_back(model[space]);
       ranges.fork(SpaceId{space}, SpaceId{static_cast<uint32_t>(model.size() - 1)});
     } else if (i % 3 == 0) {
-      ranges.replace(SpaceId{space}, first, size, {});
+      ranges.replace(SpaceId{space}, first, size);
       for (uint64_t at = first; at < first + size; ++at) model[space][at] = false;
     } else {
       uint64_t at = first;

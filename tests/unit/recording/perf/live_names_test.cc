@@ -1,5 +1,5 @@
-// GivenNames: names of code, each until other code replaces its bytes; how many ranges that takes.
-#include "recording/image/given_names.h"
+// LiveNames: names of code, each until other code replaces its bytes; how many ranges that takes.
+#include "recording/image/names/live_names.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace ptd {
 namespace {
 
 struct Built {
-  GivenNames names;
+  LiveNames names;
   void add(uint64_t first, uint64_t size_bytes, uint64_t from, const char* name) {
     names.add({is_kernel_half(Ip{first}) ? kKernelSpace : SpaceId{1}, Ip{first}, size_bytes, {TimeNs{from}, kTimeMax}, name, "[jit]"});
   }
@@ -28,7 +28,7 @@ std::string name_at(const RecordingData& data, uint64_t ip, uint64_t when) {
   return symbol ? std::string(symbol->name) + "+" + std::to_string(symbol->offset_bytes) : "";
 }
 
-TEST(GivenNames, TheMiddleTheStartAndTheEnd) {
+TEST(LiveNames, TheMiddleTheStartAndTheEnd) {
   Built built;
   built.add(100, 50, 1, "f");
   built.add(120, 5, 2, "g");
@@ -49,7 +49,7 @@ TEST(GivenNames, TheMiddleTheStartAndTheEnd) {
   EXPECT_EQ(name_at(data, 145, 5), "");
 }
 
-TEST(GivenNames, TheSameMomentAndTheEndsOfTime) {
+TEST(LiveNames, TheSameMomentAndTheEndsOfTime) {
   Built built;
   built.add(100, 10, 0, "f");
   built.add(100, 10, 0, "g");
@@ -62,7 +62,7 @@ TEST(GivenNames, TheSameMomentAndTheEndsOfTime) {
 }
 
 /// Each of many codes that lie in each other is cut again and again.
-TEST(GivenNames, RangesAreAtMostThreeForEachCode) {
+TEST(LiveNames, RangesAreAtMostThreeForEachCode) {
   constexpr uint64_t kCodes = 20000;
   Built built;
   for (uint64_t i = 0; i < kCodes; ++i) built.add(i, 3 * kCodes - 2 * i, i + 1, "f");

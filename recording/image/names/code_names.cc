@@ -1,0 +1,47 @@
+// Sorts names and mappings, and finds when each name ends.
+#include "recording/image/names/code_names.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "image/mapped_kind.h"
+#include "recording/image/names/address_ranges.h"
+#include "recording/image/names/live_names.h"
+
+namespace ptd {
+
+void CodeNames::add(NamedRange range, TimeNs order) {
+  if (range.size_bytes == 0 || range.size_bytes - 1 > ~range.ip.value) return;
+  codes_.push_back({std::move(range), order, false});
+}
+
+// Only those in whose place code has a name.
+void CodeNames::add_mappings(const std::vector<UserMapping>& mappings, bool memory_ends) {
+  std::map<SpaceId, AddressRanges> places;
+  for (const Code& code : codes_) places[code.range.space].add(code.range.ip.value, code.range.size_bytes);
+  for (const UserMapping& mapping : mappings) {
+    if (mapping.size_bytes == 0 || mapping.size_bytes - 1 > ~mapping.ip.value || (!memory_ends && is_anonymous(mapping.path))) continue;
+    const auto at = places.find(mapping.space);
+    if (at == places.end() || !at->second.overlap(mapping.ip.value, mapping.size_bytes)) continue;
+    codes_.push_back({{mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}}, mapping.from, true});
+  }
+}
+
+std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, Rules rules) {
+  add_mappings(mappings, rules.memory_ends);
+  std::stable_sort(codes_.begin(), codes_.end(),
+                   [](const Code& a, const Code& b) { return std::tuple(a.order, !a.mapping) < std::tuple(b.order, !b.mapping); });
+  std::set<SpaceId> named;
+  LiveNames names(rules.early);
+  for (Code& code : codes_) {
+    if (!code.range.name.empty()) named.insert(code.range.space);
+    names.add(std::move(code.range));
+  }
+  names.add_to(image);
+  codes_.clear();
+  return named;
+}
+
+}  // namespace ptd

@@ -1,0 +1,40 @@
+// CodeNames: names of generated code, from jitdumps, announcements and programs. Private to recording.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+/// Collects names of several sources, then adds them, each until other code, or what a record maps, replaces it. Not thread-safe.
+class CodeNames {
+ public:
+  /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. `order`: the time by which it is sorted
+  /// among other code and mappings; of one time, mappings are first, and code is in the order of the calls.
+  void add(NamedRange range, TimeNs order);
+  void add(NamedRange range) {
+    const TimeNs from = range.live.first;
+    add(std::move(range), from);
+  }
+  struct Rules {
+    bool early = true;         ///< see LiveNames
+    bool memory_ends = false;  ///< memory without a file ends names, too. It is reported again when it becomes executable, after its code was logged
+  };
+  /// Adds the names, and returns the spaces that have any. `mappings`: all of the recording.
+  std::set<SpaceId> add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, Rules rules);
+  [[nodiscard]] bool empty() const { return codes_.empty(); }
+
+ private:
+  struct Code {
+    NamedRange range;
+    TimeNs order;
+    bool mapping = false;
+  };
+  void add_mappings(const std::vector<UserMapping>& mappings, bool memory_ends);
+
+  std::vector<Code> codes_;
+};
+
+}  // namespace ptd

@@ -1,0 +1,102 @@
+// LiveNames: names of code, each until other code replaces its bytes. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "recording/image/image_build.h"
+#include "recording/image/names/address_ranges.h"
+
+namespace ptd {
+
+/// At one moment, the range with the highest start is the latest code at an address, as Symbolizer::find() searches. Code that replaces the
+/// middle of other code therefore covers it, also without a name, and the rest keeps its name and its start. Of code whose start is replaced,
+/// the rest keeps the name and begins after the new code.
+///
+///   before  | f                          |      | f             |
+///   new          | g    |                  | g      |
+///   after   | f  | g    | f              | | g      | f         |
+///
+/// Memory: at most three ranges for each code, because what is left of several ranges does not overlap.
+class LiveNames {
+ public:
+  /// `early`: where nothing was before, a name counts from the start: a first call may be dated, by the packet before it, earlier than the
+  /// compiler logged the code.
+  explicit LiveNames(bool early = false) : early_(early) {}
+
+  /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. Must be called in the order in which code
+  /// replaces other code.
+  void add(NamedRange range) {
+    Space& space = spaces_[range.space.value];
+    const uint64_t first = range.ip.value, last = last_of(range);
+    const TimeNs from = range.live.first;
+    std::vector<size_t> cut;
+    auto at = space.open.lower_bound(first);
+    while (at != space.open.end() && at->first <= last) {
+      NamedRange& old = names_[at->second];
+      old.live = old.live.first < from ? Interval{old.live.first, TimeNs{from.value - 1}} : kNever;
+      if (last_of(old) > last) cut.push_back(at->second);
+      at = space.open.erase(at);
+    }
+    const bool covers = covers_open(space, at, range);
+    const bool is_first = !space.ever.overlap(first, range.size_bytes);
+    space.ever.add(first, range.size_bytes);
+    range.live = {early_ && is_first ? kTimeMin : from, kTimeMax};
+    if (!range.name.empty() || covers) put(space.open, std::move(range));
+    for (; !cut.empty(); cut.pop_back()) add_rest(space.open, names_[cut.back()], last, from);
+  }
+
+  void add_to(ImageBuild& image) {
+    for (NamedRange& range : names_) {
+      if (range.live != kNever) image.add_range(std::move(range));
+    }
+  }
+
+ private:
+  using Open = std::map<uint64_t, size_t>;  // start -> index in names_
+  struct Space {
+    Open open;
+    AddressRanges ever;    ///< where code was at some time
+    AddressRanges nested;  ///< open ranges with others within them, or more
+  };
+  static constexpr Interval kNever{kTimeMax, kTimeMin};
+
+  static uint64_t last_of(const NamedRange& range) { return range.ip.value + (range.size_bytes - 1); }
+
+  /// Returns whether part of `range` is within an open range that begins before it. `after`: the first open range after it.
+  bool covers_open(Space& space, Open::iterator after, const NamedRange& range) {
+    if (after == space.open.begin()) return false;
+    const NamedRange& before = names_[std::prev(after)->second];
+    if (last_of(before) < range.ip.value) return space.nested.overlap(range.ip.value, range.size_bytes);
+    space.nested.add(before.ip.value, before.size_bytes);
+    return true;
+  }
+
+  void put(Open& open, NamedRange range) {
+    open[range.ip.value] = names_.size();
+    names_.push_back(std::move(range));
+  }
+
+  /// What is left of code after `end`, where no later code begins.
+  void add_rest(Open& open, NamedRange rest, uint64_t end, TimeNs from) {
+    const uint64_t last = last_of(rest);
+    for (auto at = open.find(end + 1); at != open.end(); at = open.find(end + 1)) {
+      end = last_of(names_[at->second]);
+      if (end >= last) return;
+    }
+    rest.ip = Ip{end + 1};
+    rest.size_bytes = last - end;
+    rest.live = {from, kTimeMax};
+    rest.lines = nullptr;  // they have offsets from the start
+    put(open, std::move(rest));
+  }
+
+  bool early_;
+  std::map<uint32_t, Space> spaces_;
+  std::vector<NamedRange> names_;
+};
+
+}  // namespace ptd
