@@ -5,6 +5,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -135,18 +136,27 @@ Section section_of(const JitdumpMapping& mapping, const DatedCode& entry, const 
   return section;
 }
 
-/// Reads the file and dates its code. False: it cannot be read, which is reported.
-bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
-                std::vector<std::string>& warnings, FoundCode& found, std::vector<DatedCode>& codes) {
-  found = find_jitdump(image, mapping);
-  if (found.status != CodeStatus::found) {
-    for (const Finding& finding : found.findings) image.builder.add_finding(finding);
-    lose_all(image, mapping, sentence(found.status));
-    return false;
+/// What a jitdump holds.
+struct JitRead {
+  FoundCode found;
+  JitdumpHeader header;
+  std::vector<DatedCode> codes;  ///< in file order
+  bool dated = false;            ///< with the recording's clock
+  bool intact = false;
+};
+
+/// Reads the file and dates its code. Nothing: it cannot be read, which is reported.
+std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, std::vector<std::string>& warnings) {
+  JitRead read;
+  read.found = find_jitdump(image, mapping);
+  if (read.found.status != CodeStatus::found) {
+    for (const Finding& finding : read.found.findings) image.builder.add_finding(finding);
+    lose_all(image, mapping, sentence(read.found.status));
+    return std::nullopt;
   }
-  found.assumed = found.assumed || mapping.assumed;
-  image.note_origin(mapping.path, {}, found.file_path, found.proof);
-  const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
+  read.found.assumed = read.found.assumed || mapping.assumed;
+  image.note_origin(mapping.path, {}, read.found.file_path, read.found.proof);
+  const auto result = read_jitdump(read.found.code.bytes, [&](const JitCode& code) { read.codes.push_back({code, TimeNs{code.time}}); });
   std::string refusal = result.ok() ? std::string() : result.error().message;
   // `record --emulate` writes x86-64 into complete files, also of Arm programs.
   if (result.ok() && !result->header.complete && family_of(result->header.elf_machine) != CodeFamily::unknown)
@@ -154,62 +164,152 @@ bool read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock
   if (!refusal.empty()) {
     warnings.push_back(mapping.path + ": " + refusal);
     report_unreadable(image, mapping, refusal);
-    return false;
+    return std::nullopt;
   }
   report_damage(image, mapping, clock, *result, warnings);
-  if (is_changed(mapping, found.code.bytes)) report_change(image, mapping, codes);
-  const bool dated = date(codes, result->header, mapping, clock);
-  if (!dated) {
+  if (is_changed(mapping, read.found.code.bytes)) report_change(image, mapping, read.codes);
+  read.header = result->header;
+  read.intact = result->damage.empty();
+  read.dated = date(read.codes, read.header, mapping, clock);
+  if (!read.dated) {
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
                        "the same clock)");
-  } else if (!names_only) {
-    const uint64_t begin = result->header.timestamp;
-    check_clock(image, codes, mapping, clock, begin == 0 ? kTimeMin : time_of(begin, result->header, mapping, clock));
-    repair_times(image, codes, mapping, clock);
-    mark_disorder(image, codes, mapping);
   }
-  if (!names_only && result->damage.empty()) report_hole(image, codes, mapping);
-  std::stable_sort(codes.begin(), codes.end(), [](const DatedCode& a, const DatedCode& b) { return a.time < b.time; });
-  // A complete file may list the same moment twice: it dates what ran, not what was generated.
-  if (!names_only && !(dated && result->header.complete)) mark_equal_times(image, codes, mapping);
-  return true;
+  return read;
 }
 
-/// The code of a jitdump in one space, while its entries are passed in order of time.
+/// Sorts the code that one process logged by time, and marks what its times do not prove.
+void check_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitWriter& writer, const JitRead& read,
+                 std::vector<DatedCode>& codes) {
+  if (read.dated && !writer.names_only) {
+    repair_times(image, codes, mapping, clock, writer.ended);
+    mark_disorder(image, codes, mapping);
+  }
+  if (read.intact && !writer.names_only) report_hole(image, codes, mapping);
+  std::stable_sort(codes.begin(), codes.end(), [](const DatedCode& a, const DatedCode& b) { return a.time < b.time; });
+  // A complete file may list the same moment twice: it dates what ran, not what was generated.
+  if (!writer.names_only && !(read.dated && read.header.complete)) mark_equal_times(image, codes, mapping);
+}
+
+void check_header(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, JitRead& read) {
+  const uint64_t begin = read.header.timestamp;
+  if (read.dated) check_clock(image, read.codes, mapping, clock, begin == 0 ? kTimeMin : time_of(begin, read.header, mapping, clock));
+}
+
+/// Returns the number that the process which mapped a file has in it: another one than in the recording if the process runs in a PID namespace.
+int32_t own_number(const JitRead& read, const JitdumpMapping& mapping, const JitWriters& writers) {
+  const auto number_of = [](uint32_t pid) { return static_cast<int32_t>(pid); };
+  const auto logs = [&](int32_t pid) { return std::ranges::any_of(read.codes, [&](const DatedCode& entry) { return number_of(entry.code.pid) == pid; }); };
+  const int32_t in_header = number_of(read.header.pid);
+  if (read.codes.empty() || in_header == mapping.pid || writers.owners.contains(in_header) || logs(mapping.pid)) return mapping.pid;
+  if (logs(in_header)) return in_header;
+  const DatedCode& first = read.codes.front();
+  const int32_t other = number_of(first.code.pid);
+  return writers.owners.contains(other) || writers.child_of(other, first.time).owner != kNoSpace ? mapping.pid : other;
+}
+
+/// Code that one process logged.
+struct JitPart {
+  JitWriter writer;
+  std::vector<DatedCode> codes;
+};
+using JitParts = std::map<SpaceId, JitPart>;
+
+void report_unknown_writers(ImageBuild& image, const JitdumpMapping& mapping, uint64_t count, const JitCode& first) {
+  if (count == 0) return;
+  report_jitdump(image, mapping, FindingKind::records_lost, mapping.mapped_at,
+                 std::to_string(count) + (count == 1 ? " record is" : " records are") + " of other processes than " + std::to_string(mapping.pid) +
+                     " and its children, the first of process " + std::to_string(first.pid) + ": not used, and the code that they logged is missing");
+}
+
+/// Gives code to the processes that logged it.
+JitParts parts_of(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitWriters& writers, JitRead& read) {
+  const int32_t own = own_number(read, mapping, writers);
+  const bool has_start = mapping.started > kTimeMin;
+  JitParts parts;
+  uint64_t unknown = 0;
+  const DatedCode* first = nullptr;
+  for (DatedCode& entry : read.codes) {
+    const auto pid = static_cast<int32_t>(entry.code.pid);
+    JitWriter writer = writers.owner;
+    if (pid != own && pid != 0) {
+      const JitChild child = writers.owners.contains(pid) ? JitChild{kNoSpace, {}} : writers.child_of(pid, entry.time);
+      const bool elsewhere = writers.owners.contains(pid) || (child.owner != kNoSpace && child.owner != mapping.space);
+      // What a parent logged before the recording is its child's too if it logged it before the child started, of which no record tells.
+      const bool may_be_inherited = writers.owners.contains(pid) && !has_start && entry.time < clock.first_record;
+      entry.assumed = entry.assumed || may_be_inherited;
+      if (elsewhere && !may_be_inherited) continue;
+      if (!elsewhere) writer = child.writer;
+    }
+    if (writer.space == kNoSpace) {
+      first = unknown++ == 0 ? &entry : first;
+      continue;
+    }
+    JitPart& part = parts.try_emplace(writer.space, JitPart{writer, {}}).first->second;
+    part.codes.push_back(std::move(entry));
+  }
+  if (first != nullptr) report_unknown_writers(image, mapping, unknown, first->code);
+  return parts;
+}
+
+struct LoadedCode {
+  Bytes code;
+  SharedText name;
+};
+
+/// The functions that processes loaded, by the compiler's number.
+class LoadedCodes {
+ public:
+  explicit LoadedCodes(const ForkedSpaces& forks) : forks_(forks) {}
+  void add(SpaceId space, uint64_t index, const LoadedCode& code) { spaces_[space][index] = code; }
+  /// Also one that a parent loaded; null if there is none.
+  [[nodiscard]] const LoadedCode* find(SpaceId space, uint64_t index) const {
+    const LoadedCode* found = nullptr;
+    const auto is_there = [&](SpaceId at) {
+      const auto codes = spaces_.find(at);
+      if (codes == spaces_.end()) return false;
+      const auto code = codes->second.find(index);
+      if (code == codes->second.end()) return false;
+      found = &code->second;
+      return true;
+    };
+    if (!is_there(space)) (void)forks_.find_above(space, is_there);
+    return found;
+  }
+
+ private:
+  const ForkedSpaces& forks_;
+  std::map<SpaceId, std::unordered_map<uint64_t, LoadedCode>> spaces_;
+};
+
+/// The bytes of the code that one process logged, while its entries are passed in order of time. Nothing if its bytes are known already.
 class JitSpace {
  public:
-  JitSpace(ImageBuild& image, JitdumpMapping mapping, const FoundCode& found, std::vector<MappedMemory> memory, bool names_only, CodeNames& names)
-      : image_(image), mapping_(std::move(mapping)), found_(found), names_only_(names_only), names_(names), memory_(std::move(memory)) {
+  JitSpace(ImageBuild& image, const JitdumpMapping& mapping, const FoundCode& found, const JitWriter& writer)
+      : image_(image), mapping_(mapping), found_(found), names_only_(writer.names_only), memory_(writer.memory.begin(), writer.memory.end()) {
     std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
   }
 
-  void add(const DatedCode& entry) {
+  void load(const DatedCode& entry, Bytes code) {
+    if (names_only_) return;
     pass(entry.time);
-    const JitCode& code = entry.code;
-    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? SharedText() : SharedText(code.name)};
-    if (code.move) {
-      const auto known = by_index_.find(code.index);
-      if (known == by_index_.end()) return;
-      loaded = known->second;
-      names_.add({mapping_.space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}});
-      cut(code.old_address, code.size_bytes);
-      if (!names_only_) image_.builder.remove(mapping_.space, Ip{code.old_address}, std::max<uint64_t>(code.size_bytes, 1), entry.time);
-    } else {
-      by_index_[code.index] = loaded;
-    }
-    if (!names_only_) image_.add_section(section_of(mapping_, entry, found_, loaded.code));
-    names_.add({mapping_.space, Ip{code.address}, code.size_bytes, {entry.time, kTimeMax}, loaded.name, "[jit]"});
-    cut(code.address, code.size_bytes);
-    if (code.size_bytes != 0 && code.size_bytes <= ~code.address) live_[code.address] = {code.address + code.size_bytes, &entry, loaded.code};
+    image_.add_section(section_of(mapping_, entry, found_, code));
+    const uint64_t address = entry.code.address, size_bytes = entry.code.size_bytes;
+    cut(address, size_bytes);
+    if (size_bytes != 0 && size_bytes <= ~address) live_[address] = {address + size_bytes, &entry, code};
   }
-  void finish() { pass(kTimeMax); }
+  void remove(uint64_t address, uint64_t size_bytes, TimeNs time) {
+    if (names_only_) return;
+    pass(time);
+    cut(address, size_bytes);
+    image_.builder.remove(mapping_.space, Ip{address}, std::max<uint64_t>(size_bytes, 1), time);
+  }
+  void finish() {
+    if (!names_only_) pass(kTimeMax);
+  }
 
  private:
-  struct Loaded {
-    Bytes code;
-    SharedText name;
-  };
   struct Part {
     uint64_t end = 0;
     const DatedCode* entry = nullptr;  // of the whole code
@@ -221,7 +321,7 @@ class JitSpace {
   void pass(TimeNs until) {
     for (; next_ < memory_.size() && memory_[next_].since <= until; ++next_) {
       const MappedMemory& memory = memory_[next_];
-      for (auto at = at_or_after(memory.first); !names_only_ && at != live_.end() && at->first < memory.end; ++at)
+      for (auto at = at_or_after(memory.first); at != live_.end() && at->first < memory.end; ++at)
         show(at->second, std::max(at->first, memory.first), std::min(at->second.end, memory.end), memory.since);
     }
   }
@@ -250,13 +350,11 @@ class JitSpace {
   }
 
   ImageBuild& image_;
-  JitdumpMapping mapping_;
+  const JitdumpMapping& mapping_;  // of its space
   const FoundCode& found_;
   bool names_only_;
-  CodeNames& names_;
   std::vector<MappedMemory> memory_;
   size_t next_ = 0;
-  std::unordered_map<uint64_t, Loaded> by_index_;
   std::map<uint64_t, Part> live_;  // by first address; disjoint
 };
 
@@ -269,14 +367,16 @@ JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   return {found.file_path, header.ok() && header->complete ? std::optional(*header) : std::nullopt};
 }
 
-void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
+void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, TimeNs ended, const Timeline& mappings,
                           std::vector<std::string>& warnings) {
-  FoundCode found;
-  std::vector<DatedCode> codes;
-  if (!read_codes(image, mapping, clock, false, warnings, found, codes)) return;
+  std::optional<JitRead> read = read_codes(image, mapping, clock, warnings);
+  if (!read) return;
+  const FoundCode& found = read->found;
+  check_header(image, mapping, clock, *read);
+  check_codes(image, mapping, clock, {mapping.space, ended}, *read, read->codes);
   RanCode ran(mappings, mapping.space);
   bool unsure_file = false;  // it is not known when a file's code was overwritten
-  for (const DatedCode& entry : codes) {
+  for (const DatedCode& entry : read->codes) {
     check_interrupt();
     if (entry.code.move || entry.code.code.size() > ~entry.code.address) continue;
     ran.add(Ip{entry.code.address}, {found.code.owner, entry.code.code}, entry.time, [&](Section section) {
@@ -292,27 +392,34 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
   if (unsure_file) image.builder.add_lost_window({mapping.mapped_at, kTimeMax});
 }
 
-void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only, CodeNames& names,
+void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitWriters& writers, CodeNames& names,
                  std::vector<std::string>& warnings) {
-  FoundCode found;
-  std::vector<DatedCode> codes;
-  if (!read_codes(image, mapping, clock, names_only, warnings, found, codes)) return;
-  const auto header = read_jitdump_header(found.code.bytes);
-  const uint32_t own = header.ok() ? header->pid : static_cast<uint32_t>(mapping.pid);  // in its own name space
-  std::map<SpaceId, JitSpace> spaces;
-  for (DatedCode& entry : codes) {
-    JitdumpMapping of_process = mapping;
-    const bool is_own = entry.code.pid == own || entry.code.pid == static_cast<uint32_t>(mapping.pid);
-    const SpaceId other = is_own ? kNoSpace : processes.space_of(entry.code.pid, entry.time);
-    if (other != kNoSpace) of_process.space = other;
-    if (!is_own && other == kNoSpace) entry.assumed = true;
-    auto place = spaces.find(of_process.space);
-    if (place == spaces.end()) {
-      place = spaces.try_emplace(of_process.space, image, of_process, found, processes.memory_of(of_process.space), names_only, names).first;
+  std::optional<JitRead> read = read_codes(image, mapping, clock, warnings);
+  if (!read) return;
+  if (!writers.owner.names_only) check_header(image, mapping, clock, *read);
+  LoadedCodes loaded_codes(writers.forks);
+  for (auto& [space, part] : parts_of(image, mapping, clock, writers, *read)) {  // parents first
+    JitdumpMapping own = mapping;
+    own.space = space;
+    check_codes(image, own, clock, part.writer, *read, part.codes);
+    JitSpace bytes(image, own, read->found, part.writer);
+    for (const DatedCode& entry : part.codes) {
+      const JitCode& code = entry.code;
+      LoadedCode loaded{code.code, code.name == jit_address_name(code.address) ? SharedText() : SharedText(code.name)};
+      if (code.move) {
+        const LoadedCode* known = loaded_codes.find(space, code.index);
+        if (known == nullptr) continue;
+        loaded = *known;
+        names.add({space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}});
+        bytes.remove(code.old_address, code.size_bytes, entry.time);
+      } else {
+        loaded_codes.add(space, code.index, loaded);
+      }
+      bytes.load(entry, loaded.code);
+      names.add({space, Ip{code.address}, code.size_bytes, {entry.time, kTimeMax}, loaded.name, "[jit]"});
     }
-    place->second.add(entry);
+    bytes.finish();
   }
-  for (auto& [space, of_space] : spaces) of_space.finish();
 }
 
 namespace {

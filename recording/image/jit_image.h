@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "recording/image/image_build.h"
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
+#include "recording/image/names/forked_spaces.h"
 #include "recording/image/shared_ranges.h"
 
 namespace ptd {
@@ -31,18 +33,12 @@ struct JitdumpMapping {
   bool assumed = false;            ///< the file says so, and no record does: its code is assumed
 };
 
-/// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. Its process
-/// ended at `ended`, if the recording says so, and the recording's first and last record have the times `first_record` and `last_record`.
+/// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC. The recording's
+/// first and last record have the times `first_record` and `last_record`.
 struct JitClock {
   const TimeConversion& conversion;
   bool monotonic = false;
-  TimeNs ended = kTimeMax, first_record = kTimeMin, last_record = kTimeMax;
-};
-
-/// The processes whose code a jitdump has: a child logs its code in the file of its parent.
-struct JitProcesses {
-  std::function<SpaceId(uint32_t pid, TimeNs time)> space_of;       ///< of a descendant; kNoSpace: it is none
-  std::function<std::vector<MappedMemory>(SpaceId space)> memory_of;
+  TimeNs first_record = kTimeMin, last_record = kTimeMax;
 };
 
 /// The file of a jitdump.
@@ -51,17 +47,40 @@ struct JitdumpFile {
   std::optional<JitdumpHeader> complete;  ///< of a file that contains all code from no file that the process ran: see kCompleteJitdump
 };
 [[nodiscard]] JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
-/// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `warnings`: as below.
-void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const Timeline& mappings,
+/// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `ended`: when its process ended. `warnings`: as
+/// below.
+void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, TimeNs ended, const Timeline& mappings,
                           std::vector<std::string>& warnings);
-/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. `warnings` gets a sentence for a file that is absent,
-/// damaged or of another clock.
+/// A process that logs code into a jitdump.
+struct JitWriter {
+  SpaceId space = kNoSpace;
+  TimeNs ended = kTimeMax;
+  bool names_only = false;                    ///< all bytes of its code are known already
+  std::span<const MappedMemory> memory = {};  ///< where memory became executable, which may be after code was logged
+};
+
+struct JitChild {
+  SpaceId owner = kNoSpace;  ///< the nearest process that mapped the file and that the child was forked from; kNoSpace: none is known
+  JitWriter writer;
+};
+
+/// The processes that log code into a jitdump: a child of the process that mapped it goes on with its parent's file.
+struct JitWriters {
+  JitWriter owner;                  ///< the process that mapped it
+  const std::set<int32_t>& owners;  ///< all processes that mapped the same file
+  const ForkedSpaces& forks;
+  std::function<JitChild(int32_t pid, TimeNs time)> child_of;  ///< a process that mapped no jitdump
+};
+
+/// Adds each loaded or moved function to the process that logged it, as a section with its bytes and a name, or its name only. `warnings`
+/// gets a sentence for a file that is absent, damaged or of another clock.
 ///
 /// Code is `assumed` if its time proves nothing: another version at its address has the same time, or times of the file cannot be true (0,
 /// before the file was mapped, after its process ended, or all after the recording). An impossible time is replaced by that of the record
-/// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect. Code of a process that is neither the
-/// file's nor its descendant is assumed to be of the file's.
-void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitProcesses& processes, bool names_only, CodeNames& names,
+/// before it. Both are findings, and so is a hole in the numbers of the functions, after which code is suspect.
+///
+/// The file has the numbers of processes in its own PID namespace. Those of children are then not known, and what they log is a finding.
+void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitWriters& writers, CodeNames& names,
                  std::vector<std::string>& warnings);
 
 inline constexpr size_t kMostPerfMapNames = 1U << 20;

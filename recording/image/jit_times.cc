@@ -73,13 +73,13 @@ void report_jitdump(ImageBuild& image, const JitdumpMapping& mapping, FindingKin
   image.builder.add_finding(std::move(finding));
 }
 
-void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock) {
+void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock, TimeNs ended) {
   const bool all_later =
       std::all_of(codes.begin(), codes.end(), [&](const DatedCode& entry) { return is_after(entry.time, clock.last_record); });
   uint64_t impossible = 0;
   TimeNs previous = mapping.mapped_at;
   for (DatedCode& entry : codes) {
-    if (all_later || entry.code.time == 0 || is_before(entry.time, mapping.mapped_at) || is_after(entry.time, clock.ended)) {
+    if (all_later || entry.code.time == 0 || is_before(entry.time, mapping.mapped_at) || is_after(entry.time, ended)) {
       entry.time = previous;
       ++impossible;
     }

@@ -97,7 +97,8 @@ class SidebandFold {
     SpaceId space;
   };
   [[nodiscard]] const Program* program_of(const JitdumpHeader& header) const;
-  [[nodiscard]] SpaceId space_of_child(const JitdumpMapping& jitdump, uint32_t pid, TimeNs time) const;
+  [[nodiscard]] JitChild child_that_logs(const std::set<SpaceId>& owners, int32_t pid, TimeNs time) const;
+  [[nodiscard]] JitWriter writer_of(int32_t pid, SpaceId space) const;
   void place_complete_jitdumps();
   void fold_jitdumps(bool monotonic, CodeNames& names);
   void fold_announcements(const Timeline& mapped, CodeNames& names);
@@ -119,6 +120,7 @@ class SidebandFold {
   void check_exec(const perfio::Record& record, perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, perfio::TaskRecord task);
   void on_exit(const perfio::Record& record, const perfio::TaskRecord& task);
+  void on_fork(SpaceId parent, SpaceId child);
   [[nodiscard]] bool check_fork(const perfio::Record& record, perfio::TaskRecord& task);
   void check_writer(const perfio::Record& record, const char* type, int32_t& pid, int32_t& tid);
   void on_switch(const perfio::Record& record, perfio::SwitchRecord change);
@@ -189,6 +191,7 @@ class SidebandFold {
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
+  ForkedSpaces forks_;
   ProgramStarts programs_;
   PokeOrder poke_order_;
   std::unordered_map<uint64_t, int32_t> event_cpus_;  // id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several

@@ -98,6 +98,23 @@ void SidebandFold::place_complete_jitdumps() {
   }
 }
 
+JitWriter SidebandFold::writer_of(int32_t pid, SpaceId space) const {
+  const auto ended = ended_.find(pid);
+  const bool announced = announced_.has(space);  // which is more exact
+  return {space, ended == ended_.end() ? kTimeMax : ended->second, announced || complete_spaces_.contains(space), anonymous_.memory(space)};
+}
+
+// A child that was forked goes on with the jitdump that its parent mapped. `owners`: the spaces in which the file was mapped.
+JitChild SidebandFold::child_that_logs(const std::set<SpaceId>& owners, int32_t pid, TimeNs time) const {
+  const auto known = program_starts_.find(pid);
+  if (known == program_starts_.end()) return {};
+  const std::vector<Program>& programs = known->second;
+  const auto after = std::ranges::upper_bound(programs, time, {}, &Program::time);
+  const SpaceId space = (after == programs.begin() ? after : std::prev(after))->space;
+  const SpaceId owner = forks_.find_above(space, [&](SpaceId above) { return owners.contains(above); });
+  return owner == kNoSpace ? JitChild() : JitChild{owner, writer_of(pid, space)};
+}
+
 // A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
 // all bytes as they ran, what compilers logged of the same code gives its names.
 void SidebandFold::fold_jitdumps(bool monotonic, CodeNames& names) {
@@ -105,51 +122,37 @@ void SidebandFold::fold_jitdumps(bool monotonic, CodeNames& names) {
   struct Wanted {
     const JitdumpMapping* mapping = nullptr;
     bool complete = false;
+    std::optional<std::pair<uint64_t, uint64_t>> file;
   };
   std::map<std::string, std::set<SpaceId>> read;  // by path
   SpacesOfFile files;
+  std::map<std::pair<uint64_t, uint64_t>, std::set<int32_t>> pids;  // the processes that map a file
   std::vector<Wanted> wanted;
-  std::set<SpaceId> complete;
   for (const JitdumpMapping& jitdump : jitdumps_) {
     std::set<SpaceId>& spaces = read[jitdump.path];
     if (spaces.size() > kMaxSpacesOfFile || !spaces.insert(jitdump.space).second) continue;
     const JitdumpFile file = file_of_jitdump(image_, jitdump);
-    if (!take_file(files, file_identity(file.path), jitdump.space, jitdump.path, data_.warnings)) continue;
-    wanted.push_back({&jitdump, file.complete.has_value()});
-    if (file.complete) complete.insert(jitdump.space);
+    const auto identity = file_identity(file.path);
+    if (identity) pids[*identity].insert(jitdump.pid);
+    if (!take_file(files, identity, jitdump.space, jitdump.path, data_.warnings)) continue;
+    wanted.push_back({&jitdump, file.complete.has_value(), identity});
+    if (file.complete) complete_spaces_.insert(jitdump.space);
   }
-  const Timeline mappings = complete.empty() ? Timeline() : image_.builder.sections();
-  complete_spaces_ = complete;
-  for (const auto& [jitdump, is_complete] : wanted) {
-    const auto ended = ended_.find(jitdump->pid);
-    const TimeNs last = times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns};
-    const JitClock clock{data_.decoder.config.time, monotonic, ended == ended_.end() ? kTimeMax : ended->second,
-                         TimeNs{times_.first_ns}, last};
-    const bool names_only = complete.contains(jitdump->space);
-    if (is_complete) {
-      add_complete_jitdump(image_, *jitdump, clock, mappings, data_.warnings);
+  const Timeline mappings = complete_spaces_.empty() ? Timeline() : image_.builder.sections();
+  for (const Wanted& each : wanted) {
+    const JitdumpMapping& jitdump = *each.mapping;
+    const JitClock clock{data_.decoder.config.time, monotonic, TimeNs{times_.first_ns}, times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns}};
+    const JitWriter owner = writer_of(jitdump.pid, jitdump.space);
+    if (each.complete) {
+      add_complete_jitdump(image_, jitdump, clock, owner.ended, mappings, data_.warnings);
       continue;
     }
-    const bool announced = announced_.has(jitdump->space);  // which is more exact
-    const JitProcesses processes{[this, jitdump = jitdump](uint32_t pid, TimeNs time) { return space_of_child(*jitdump, pid, time); },
-                                 [this](SpaceId space) { return anonymous_.memory(space); }};
-    add_jitdump(image_, *jitdump, clock, processes, names_only || announced, names, data_.warnings);
+    static const std::set<SpaceId> no_spaces;
+    static const std::set<int32_t> no_pids;
+    const std::set<SpaceId>& spaces = each.file ? files[*each.file] : no_spaces;
+    const auto child = [&](int32_t pid, TimeNs time) { return child_that_logs(spaces, pid, time); };
+    add_jitdump(image_, jitdump, clock, {owner, each.file ? pids[*each.file] : no_pids, forks_, child}, names, data_.warnings);
   }
-}
-
-/// Returns the space that a descendant of a jitdump's process had at a time, or first; kNoSpace if it is none.
-SpaceId SidebandFold::space_of_child(const JitdumpMapping& jitdump, uint32_t pid, TimeNs time) const {
-  constexpr int kMaxGenerations = 64;
-  auto ancestor = static_cast<int32_t>(pid);
-  for (int i = 0; i < kMaxGenerations && ancestor != jitdump.pid; ++i) {
-    const auto parent = parents_.find(ancestor);
-    if (parent == parents_.end()) return kNoSpace;
-    ancestor = parent->second;
-  }
-  const auto starts = program_starts_.find(static_cast<int32_t>(pid));
-  if (ancestor != jitdump.pid || starts == program_starts_.end()) return kNoSpace;
-  const auto after = std::ranges::upper_bound(starts->second, time, {}, &Program::time);
-  return after == starts->second.begin() ? after->space : std::prev(after)->space;
 }
 
 /// The text of a process's perf map: as it was kept, below a root that was given, or of this machine.

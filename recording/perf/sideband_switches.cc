@@ -301,6 +301,14 @@ bool SidebandFold::check_fork(const perfio::Record& record, perfio::TaskRecord& 
   return is_possible;
 }
 
+// A child starts with what its parent has.
+void SidebandFold::on_fork(SpaceId parent, SpaceId child) {
+  forks_.add(parent, child);
+  anonymous_.fork(parent, child);
+  writable_code_.fork(parent, child);
+  if (jitdump_spaces_.contains(parent)) jitdump_spaces_.insert(child);
+}
+
 void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task) {
   if (task.exit) {
     check_writer(record, "EXIT", task.pid, task.tid);
@@ -316,9 +324,7 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
     if (!synthesized) {
       spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
       program_starts_[task.pid].push_back({task.pid, time, spaces_[task.pid]});
-      if (task.ppid > 0) anonymous_.fork(space_of(task.ppid), spaces_[task.pid]);
-      if (task.ppid > 0 && jitdump_spaces_.contains(space_of(task.ppid))) jitdump_spaces_.insert(spaces_[task.pid]);
-      if (task.ppid > 0) writable_code_.fork(space_of(task.ppid), spaces_[task.pid]);
+      if (task.ppid > 0) on_fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
       space_of(task.pid);
     }
