@@ -42,6 +42,7 @@ struct SpaceData {
   SectionIndex sections;
   SpaceId parent = kNoSpace;  ///< where this space has no mapping, the parent's content at `forked` applies
   TimeNs forked;
+  SpaceId forked_from = kNoSpace;  ///< `parent`, also where `start` stands for it
   SiteId first_site = 0;
   uint32_t site_count = 0;
   std::vector<Interval> suspect;  ///< when records of its code were lost (a guest's kernel: any records of the guest or the host); disjoint, in order

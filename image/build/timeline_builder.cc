@@ -445,7 +445,7 @@ Timeline TimelineBuilder::build() {
   s.data->findings = std::move(s.findings);
   for (uint32_t id = 0; id < s.spaces.size(); ++id) {
     SpaceData& space = s.data->spaces[id];
-    space.parent = s.spaces[id].parent;
+    space.parent = space.forked_from = s.spaces[id].parent;
     space.forked = s.spaces[id].forked;
     space.sections = SectionIndex(std::move(s.spaces[id].changes));
   }

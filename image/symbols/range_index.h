@@ -75,13 +75,13 @@ struct RangeIndex {
 
   // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
   // kTimeMin means an unknown time: if no range is live then, the latest one is the likeliest.
-  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends.
-  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid) const {
+  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends. Examines at most `steps` ranges, and subtracts them.
+  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid, size_t& steps) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
         ranges.begin());
     const NamedRange *best = nullptr, *latest = nullptr;
-    for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip.value; ++steps) {
+    for (; i > 0 && steps > 0 && reach[i - 1] > ip.value; --steps) {
       const NamedRange& range = ranges[--i];
       if (best != nullptr && range.ip != best->ip) break;
       if (ip - range.ip >= range.size_bytes) continue;

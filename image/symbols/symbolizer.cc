@@ -31,6 +31,7 @@ namespace {
 
 constexpr size_t kMostAddresses = 1U << 22;  // of one name
 constexpr size_t kMostRepeatedSymbols = 1U << 22;
+constexpr int kMostGenerations = 64;  // of processes with names of their own, from which one inherits names
 constexpr size_t kProvingKernelNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
 std::string file_key(const std::string& path, const std::string& build_id) { return path + '\0' + build_id; }
@@ -82,6 +83,12 @@ struct Symbolizer::State {
   std::shared_ptr<SourceWarnings> warnings = std::make_shared<SourceWarnings>();
   ModuleFiles modules{warnings};
   std::map<uint32_t, RangeIndex> spaces;
+  /// The nearest space with ranges that a space was forked from, and when: the ranges of that time are the child's, where it has none of its own.
+  struct NamedParent {
+    SpaceId space = kNoSpace;
+    TimeNs forked;
+  };
+  std::vector<NamedParent> named_parents;  // by TimelineData::index_of()
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
   std::mutex mutex;
@@ -97,7 +104,62 @@ struct Symbolizer::State {
   void sort() {
     std::call_once(sorted, [this] {
       for (auto& [space, index] : spaces) index.prepare(is_kernel_space(SpaceId{space}));
+      find_named_parents();
     });
+  }
+  void find_named_parents() {
+    const TimelineData& data = timeline.data();
+    named_parents.resize(data.spaces.size());
+    for (uint32_t id = 0; id < data.spaces.size(); ++id) {
+      const SpaceData& space = data.spaces[id];
+      const uint32_t parent = data.index_of(space.forked_from);
+      if (parent >= id) continue;  // none
+      named_parents[id] = spaces.contains(space.forked_from.value) ? NamedParent{space.forked_from, space.forked} : named_parents[parent];
+    }
+  }
+  [[nodiscard]] NamedParent named_parent(SpaceId space) const {
+    const uint32_t id = timeline.data().index_of(space);
+    return id < named_parents.size() ? named_parents[id] : NamedParent{};
+  }
+  /// A range, its space, and the time in it that stands for the one that was asked for. `range`: null if there is none.
+  struct FoundRange {
+    const NamedRange* range = nullptr;
+    const RangeIndex* index = nullptr;
+    TimeNs when;
+  };
+  /// Returns the range at an address, of the space or of those that it was forked from. Narrows `valid` as RangeIndex::find().
+  [[nodiscard]] FoundRange range_at(SpaceId space, Ip ip, TimeNs when, Interval& valid) const {
+    size_t steps = RangeIndex::kMaxStepsBack;
+    Interval parents;
+    for (int i = 0; i <= kMostGenerations; ++i) {
+      const auto index = spaces.find(space.value);
+      const NamedRange* range = index == spaces.end() ? nullptr : index->second.find(ip, when, i == 0 ? valid : parents, steps);
+      if (range != nullptr) return {range, &index->second, when};
+      const NamedParent parent = named_parent(space);
+      if (parent.space == kNoSpace) break;
+      space = parent.space;
+      when = parent.forked;
+    }
+    return {};
+  }
+  /// Returns `wanted`, with the same addresses in the spaces whose ranges range_at() returns for them.
+  [[nodiscard]] std::map<uint32_t, std::vector<uint64_t>> with_parents(const std::map<uint32_t, std::vector<uint64_t>>& wanted) const {
+    std::map<uint32_t, std::vector<uint64_t>> all = wanted;
+    std::set<uint32_t> grown;
+    for (const auto& [space, addresses] : wanted) {
+      NamedParent parent = named_parent(SpaceId{space});
+      for (int i = 0; i < kMostGenerations && parent.space != kNoSpace; ++i, parent = named_parent(parent.space)) {
+        std::vector<uint64_t>& more = all[parent.space.value];
+        more.insert(more.end(), addresses.begin(), addresses.end());
+        grown.insert(parent.space.value);
+      }
+    }
+    for (const uint32_t space : grown) {
+      std::vector<uint64_t>& addresses = all[space];
+      std::sort(addresses.begin(), addresses.end());
+      addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+    }
+    return all;
   }
 
   const ModuleNames& names() {
@@ -217,8 +279,7 @@ struct Symbolizer::State {
   }
   /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which this holds.
   const NamedRange* generated_at(SpaceId space, Ip ip, TimeNs when, Interval& named) const {
-    const auto index = spaces.find(space_at(space, ip).value);
-    const NamedRange* range = index == spaces.end() ? nullptr : index->second.find(ip, when, named);
+    const NamedRange* range = range_at(space_at(space, ip), ip, when, named).range;
     return range != nullptr && range->lines != nullptr ? range : nullptr;
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
@@ -267,7 +328,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::vector<uint64_t>>& wan
   State& state = *state_;
   state.sort();
   SymbolPick picked;
-  for (const auto& [space, addresses] : wanted) {
+  for (const auto& [space, addresses] : state.with_parents(wanted)) {
     const auto index = state.spaces.find(space);
     if (index == state.spaces.end()) continue;
     for (const NamedRange& range : index->second.ranges) {
@@ -344,12 +405,9 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interv
   Interval same;
   if (valid == nullptr) valid = &same;
   *valid = {};
-  const auto index = state.spaces.find(space.value);
-  if (index != state.spaces.end()) {
-    if (const NamedRange* range = index->second.find(ip, when, *valid); range != nullptr && !range->name.empty()) {
-      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, range->place};
-    }
-  }
+  const NamedRange* range = state.range_at(space, ip, when, *valid).range;
+  if (range != nullptr && !range->name.empty())
+    return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid, range->place};
   const State::Place place = state.place_at(space, ip, when);
   *valid = intersect(*valid, place.valid);
   if (place.file == nullptr) return std::nullopt;
@@ -393,9 +451,8 @@ std::vector<std::string> Symbolizer::names_at(SpaceId space, Ip ip, TimeNs when)
   state.sort();
   space = space_at(space, ip);
   Interval valid;
-  const auto index = state.spaces.find(space.value);
-  const NamedRange* range = index == state.spaces.end() ? nullptr : index->second.find(ip, when, valid);
-  if (range != nullptr && !range->name.empty()) return names_of(index->second, *range, when, *state.warnings);
+  const State::FoundRange named = state.range_at(space, ip, when, valid);
+  if (named.range != nullptr && !named.range->name.empty()) return names_of(*named.index, *named.range, named.when, *state.warnings);
   const State::Place place = state.place_at(space, ip, when);
   return place.file == nullptr ? std::vector<std::string>() : place.file->names_at(place.offset_bytes);
 }

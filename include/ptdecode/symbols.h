@@ -212,7 +212,7 @@ class PTD_API Symbolizer {
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;
 
-  void add_range(NamedRange range);
+  void add_range(NamedRange range);  ///< spaces inherit it that are forked from its space while it is live, where they have none of their own
   /// Declares that symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes
   /// first; further calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no
   /// symbols.

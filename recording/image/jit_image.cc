@@ -455,9 +455,12 @@ PerfMapNames add_perf_map(ImageBuild& image, SpaceId space, std::string_view tex
     whole = collect_names(text, [&](const PerfMapLine& line) { return is_free(line) && code.overlap(line.address, line.size_bytes); }, chosen);
     if (!chosen.empty()) names = std::move(chosen);
   }
-  for (auto line = names.rbegin(); line != names.rend(); ++line)
+  AddressRanges places;
+  for (auto line = names.rbegin(); line != names.rend(); ++line) {
+    places.add(line->address, line->size_bytes);
     image.add_range({space, Ip{line->address}, line->size_bytes, {}, std::string(line->name), module});
-  return {names.size(), whole};
+  }
+  return {names.size(), whole, std::move(places)};
 }
 
 }  // namespace ptd

@@ -87,6 +87,7 @@ inline constexpr size_t kMostPerfMapNames = 1U << 20;
 struct PerfMapNames {
   uint64_t count = 0;
   bool whole = true;  ///< false: there are more than kMostPerfMapNames
+  AddressRanges places = {};
 };
 /// Adds the names of a perf map. It has no times: the last line for an address is valid at all times. Code of files has its own names, so
 /// lines that overlap `files` are ignored. If there are too many, only names within `code` are added, the last ones.

@@ -542,7 +542,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   CodeNames names;
   fold_jitdumps(monotonic, names);
   fold_announcements(mapped, names);
-  jit_named_ = names.add_to(image_, mappings_, {});
+  jit_named_ = names.add_to(image_, mappings_, forks_, {});
   fold_perf_maps();
   add_text_edits();
   report_poke_order();

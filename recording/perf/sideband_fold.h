@@ -103,6 +103,7 @@ class SidebandFold {
   void fold_jitdumps(bool monotonic, CodeNames& names);
   void fold_announcements(const Timeline& mapped, CodeNames& names);
   void fold_perf_maps();
+  void end_inherited(const std::map<SpaceId, AddressRanges>& named);
   [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
   [[nodiscard]] bool hides_given_code(const UserMapping& mapping) const;
   void fold_mappings(const perfio::Features& features);

@@ -185,6 +185,19 @@ PerfMapText SidebandFold::perf_map_of(int32_t pid) {
   return {};
 }
 
+/// Ends the names that children inherit where a file is mapped over them. `named`: where perf maps have names.
+void SidebandFold::end_inherited(const std::map<SpaceId, AddressRanges>& named) {
+  for (const UserMapping& mapping : mappings_) {
+    if (is_anonymous(mapping.path) || mapping.size_bytes == 0 || mapping.size_bytes - 1 > ~mapping.ip.value) continue;
+    const auto has_name = [&](SpaceId space) {
+      const auto at = named.find(space);
+      return at != named.end() && at->second.overlap(mapping.ip.value, mapping.size_bytes);
+    };
+    if (forks_.find_above(mapping.space, has_name) != kNoSpace)
+      image_.add_range({mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}});
+  }
+}
+
 /// Names of code without a file, of processes whose jitdumps name none.
 void SidebandFold::fold_perf_maps() {
   std::map<int32_t, AddressRanges> files, code;
@@ -199,6 +212,7 @@ void SidebandFold::fold_perf_maps() {
   }
   for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
   SpacesOfFile files_of_names;
+  std::map<SpaceId, AddressRanges> named;
   std::string used;
   size_t count = 0;
   for (const int32_t pid : candidates) {
@@ -210,15 +224,17 @@ void SidebandFold::fold_perf_maps() {
     for (const ImageBuild::Extent& code_of_jitdump : image_.given()) {
       if (code_of_jitdump.space == space && !text.empty()) code[pid].add(code_of_jitdump.ip.value, code_of_jitdump.size_bytes);
     }
-    const PerfMapNames added = text.empty() ? PerfMapNames() : add_perf_map(image_, space, text, module, files[pid], code[pid]);
+    PerfMapNames added = text.empty() ? PerfMapNames() : add_perf_map(image_, space, text, module, files[pid], code[pid]);
     if (!added.whole) {
       data_.warnings.push_back(perf_map_path(pid) + ": has more than " + std::to_string(kMostPerfMapNames) +
                                " names: only the last ones are used");
     }
     if (added.count == 0) continue;
+    named[space] = std::move(added.places);
     if (++count == 1) used = perf_map_path(pid);
   }
   if (count == 0) return;
+  end_inherited(named);
   if (count > 1) used += " and " + std::to_string(count - 1) + " more";
   data_.warnings.push_back(used +
                            ": used for names of code generated at run time; it has no times, so each address has its last name");
@@ -306,7 +322,7 @@ void SidebandFold::add_given() {
     names.add({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
     image_.add_section(std::move(section));
   }
-  if (!names.empty()) names.add_to(image_, mappings_, {.early = false, .memory_ends = true});
+  if (!names.empty()) names.add_to(image_, mappings_, forks_, {.early = false, .memory_ends = true});
   for (const LostInput& lost : options_.lost_input) {
     Finding finding;
     finding.kind = FindingKind::records_lost;

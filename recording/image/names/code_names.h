@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "recording/image/image_build.h"
+#include "recording/image/names/forked_spaces.h"
 
 namespace ptd {
 
-/// Collects names of several sources, then adds them, each until other code, or what a record maps, replaces it. Not thread-safe.
+/// Collects names of several sources, then adds them, each until other code, or what a record maps, replaces it. A child inherits the names of its
+/// parent (Symbolizer::add_range()), so code and mappings of the child end them there. Not thread-safe.
 class CodeNames {
  public:
   /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. `order`: the time by which it is sorted
@@ -23,7 +25,7 @@ class CodeNames {
     bool memory_ends = false;  ///< memory without a file ends names, too. It is reported again when it becomes executable, after its code was logged
   };
   /// Adds the names, and returns the spaces that have any. `mappings`: all of the recording.
-  std::set<SpaceId> add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, Rules rules);
+  std::set<SpaceId> add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, Rules rules);
   [[nodiscard]] bool empty() const { return codes_.empty(); }
 
  private:
@@ -32,7 +34,7 @@ class CodeNames {
     TimeNs order;
     bool mapping = false;
   };
-  void add_mappings(const std::vector<UserMapping>& mappings, bool memory_ends);
+  void add_mappings(const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, bool memory_ends);
 
   std::vector<Code> codes_;
 };

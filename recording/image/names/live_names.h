@@ -28,8 +28,8 @@ class LiveNames {
   explicit LiveNames(bool early = false) : early_(early) {}
 
   /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. Must be called in the order in which code
-  /// replaces other code.
-  void add(NamedRange range) {
+  /// replaces other code. `inherits`: the space may have names of its parent's in the same place.
+  void add(NamedRange range, bool inherits = false) {
     Space& space = spaces_[range.space.value];
     const uint64_t first = range.ip.value, last = last_of(range);
     const TimeNs from = range.live.first;
@@ -44,9 +44,15 @@ class LiveNames {
     const bool covers = covers_open(space, at, range);
     const bool is_first = !space.ever.overlap(first, range.size_bytes);
     space.ever.add(first, range.size_bytes);
-    range.live = {early_ && is_first ? kTimeMin : from, kTimeMax};
-    if (!range.name.empty() || covers) put(space.open, std::move(range));
+    range.live = {early_ && is_first && !inherits ? kTimeMin : from, kTimeMax};
+    if (!range.name.empty() || covers || inherits) put(space.open, std::move(range));
     for (; !cut.empty(); cut.pop_back()) add_rest(space.open, names_[cut.back()], last, from);
+  }
+
+  /// Returns whether part of the range had code at some time, as far as it was added.
+  [[nodiscard]] bool had_code(SpaceId space, Ip ip, uint64_t size_bytes) const {
+    const auto known = spaces_.find(space.value);
+    return known != spaces_.end() && known->second.ever.overlap(ip.value, size_bytes);
   }
 
   void add_to(ImageBuild& image) {

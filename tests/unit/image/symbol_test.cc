@@ -55,6 +55,40 @@ TEST(SymbolRanges, TheInnermostRangeWins) {
   EXPECT_FALSE(symbols.find(kKernelSpace, kSymbolText + 0x1000, kTimeMin));
 }
 
+TEST(SymbolRanges, AForkedSpaceHasThoseOfItsParent) {
+  constexpr Ip kJit{0x7f0000000000};
+  TimelineBuilder builder;
+  const SpaceId parent = builder.add_space(), between = builder.fork_space(parent, TimeNs{20}), child = builder.fork_space(between, TimeNs{30});
+  Symbolizer symbols{builder.build()};
+  const auto add = [&](SpaceId space, uint64_t offset, uint64_t size, Interval live, const char* name) {
+    symbols.add_range({space, kJit + offset, size, live, name, "[jit]"});
+  };
+  add(parent, 0, 16, {kTimeMin, TimeNs{24}}, "a");
+  add(parent, 0, 16, {TimeNs{25}, kTimeMax}, "b");
+  add(child, 8, 8, {TimeNs{50}, kTimeMax}, "");
+  add(child, 0, 8, {TimeNs{40}, TimeNs{59}}, "c");
+  const auto name_at = [&](const Symbolizer& of, uint64_t offset, uint64_t when, Interval* valid = nullptr) {
+    const auto symbol = of.find(child, kJit + offset, TimeNs{when}, valid);
+    return symbol ? std::string(symbol->name) : "";
+  };
+  Interval valid;
+  EXPECT_EQ(name_at(symbols, 8, 35, &valid), "a");
+  EXPECT_EQ(valid, (Interval{kTimeMin, TimeNs{49}}));
+  EXPECT_EQ(symbols.names_at(child, kJit + 8, TimeNs{35}), std::vector<std::string>{"a"});
+  EXPECT_EQ(symbols.find(between, kJit, TimeNs{90})->name, "a");
+  EXPECT_EQ(symbols.find(parent, kJit, TimeNs{90})->name, "b");
+  EXPECT_EQ(name_at(symbols, 8, 50), "");
+  EXPECT_EQ(name_at(symbols, 0, 50), "c");
+  EXPECT_EQ(name_at(symbols, 0, 60), "a");
+  const SymbolPick pick = symbols.pick({{child.value, {kJit.value}}});
+  TimelineBuilder again;
+  (void)again.fork_space(again.fork_space(again.add_space(), TimeNs{20}), TimeNs{30});
+  Symbolizer picked{again.build()};
+  for (const NamedRange& each : pick.ranges) picked.add_range(each);
+  EXPECT_EQ(name_at(picked, 0, 35), "a");
+  EXPECT_EQ(name_at(picked, 0, 50), "c");
+}
+
 // A child has its parent's code until it maps something itself at that address, whatever the parent does later.
 TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
   TimelineBuilder builder;
