@@ -241,12 +241,37 @@ bool CodeSource::try_build(const Place& place, const MappedPath& wanted, FoundCo
   return true;
 }
 
+bool fits_address(Bytes vdso, uint64_t address) {
+  constexpr size_t kClassAt = 4;  // EI_CLASS
+  constexpr std::byte kElf64{2};
+  return address == 0 || vdso.size() <= kClassAt || (vdso[kClassAt] == kElf64) == (address > UINT32_MAX);
+}
+
+bool CodeSource::try_host_vdso(const MappedPath& wanted, FoundCode& found) const {
+  const Bytes own = options_.use_host_files && !wanted.build_id.empty() ? host_vdso() : Bytes{};
+  if (!fits_address(own, wanted.address)) return false;
+  // Notes of the vdso lie within its first pages; scan the few offsets at which a note header can start.
+  for (uint64_t at = 0; at + 16 < own.size(); at += 4) {
+    static constexpr std::array<unsigned char, 8> kTypeAndName = {3, 0, 0, 0, 'G', 'N', 'U', 0};
+    if (std::memcmp(own.data() + at + 8, kTypeAndName.data(), kTypeAndName.size()) != 0) continue;
+    if (!same_build_id(wanted.build_id, build_id_in_notes(own.subspan(at)))) continue;
+    found.status = CodeStatus::found;
+    found.place = FoundAt::vdso;
+    found.proof = "this machine's vdso has the recorded build id";
+    found.code = own_bytes(own.subspan(0, std::min<uint64_t>(own.size(), wanted.size_bytes)));
+    found.file_path = "[vdso]";
+    found.build_id = wanted.build_id;
+    return true;
+  }
+  return false;
+}
+
+// perf's header may have one build id for the vdsos of all processes, which have one name: a file with it need not be that of this process.
 FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
   FoundCode found;
-  MappedPath exact = wanted;
   std::vector<Place> candidates;
   for (const std::string& root : options_.symfs) {
-    for (const char* file : {"/[vdso]", "/vdso.so", "/vdso64.so"}) candidates.push_back({root + file, FoundAt::root});
+    for (const char* file : {"/[vdso]", "/vdso.so", "/vdso64.so", "/vdso32.so"}) candidates.push_back({root + file, FoundAt::root});
   }
   if (!wanted.build_id.empty()) {
     const FoundAt cache = FoundAt::build_id_cache;
@@ -255,27 +280,24 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
     if (!options_.build_id_cache.empty()) candidates.push_back({options_.build_id_cache + "/[vdso]/" + wanted.build_id + "/vdso", cache});
   }
   for (const Place& place : candidates) {
-    if (is_regular_file(place.path) && try_place(place, exact, found)) return found;
+    if (!is_regular_file(place.path)) continue;
+    const OpenFile& opened = open_file(place.path, place.kind);
+    if (opened.file && !fits_address(opened.file->bytes(), wanted.address)) continue;
+    if (try_place(place, wanted, found)) return found;
   }
-  if (try_kept_mapping(exact, found) || try_kept_build_id(exact, found)) return found;
-  const Bytes own = options_.use_host_files && !wanted.build_id.empty() ? host_vdso() : Bytes{};
-  if (!own.empty()) {
-    // Notes of the vdso lie within its first pages; scan the few offsets at which a note header can start.
-    for (uint64_t at = 0; at + 16 < own.size(); at += 4) {
-      static constexpr std::array<unsigned char, 8> kTypeAndName = {3, 0, 0, 0, 'G', 'N', 'U', 0};
-      if (std::memcmp(own.data() + at + 8, kTypeAndName.data(), kTypeAndName.size()) != 0) continue;
-      if (same_build_id(wanted.build_id, build_id_in_notes(own.subspan(at)))) {
-        found.status = CodeStatus::found;
-        found.place = FoundAt::vdso;
-        found.proof = "this machine's vdso has the recorded build id";
-        found.code = own_bytes(own.subspan(0, std::min<uint64_t>(own.size(), wanted.size_bytes)));
-        found.file_path = "[vdso]";
-        found.build_id = wanted.build_id;
-        return found;
-      }
-    }
-  }
+  if (try_kept_mapping(wanted, found)) return found;
+  if (try_kept_build_id(wanted, found) && fits_address(found.code.bytes, wanted.address)) return found;
+  FoundCode own;
+  if (try_host_vdso(wanted, own)) return own;
+  if (found.status == CodeStatus::found) return {};
   return found;
+}
+
+bool CodeSource::is_other_vdso(const MappedPath& wanted) {
+  if (!is_vdso(wanted.path) || wanted.build_id.empty()) return false;
+  const auto [known, is_new] = vdsos_.try_emplace(wanted.build_id);
+  if (is_new) known->second = find_vdso({wanted.path, wanted.build_id, 0, kMaxVdsoBytes}).code;
+  return !fits_address(known->second.bytes, wanted.address);
 }
 
 bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {

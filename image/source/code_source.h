@@ -144,6 +144,9 @@ class CodeSource {
   };
   /// `wanted` has that build id.
   ListedId check_listed_id(const MappedPath& wanted);
+  /// Returns whether the mapping is a vdso, but not the one with its build id: the latter cannot be at that address. perf's header has a build id by
+  /// path, and the vdsos of all processes have one path.
+  [[nodiscard]] bool is_other_vdso(const MappedPath& wanted);
   /// Returns the separate debug file of an ELF file without .symtab or without lines: by build id below the debug directories and in the
   /// cache, then by .gnu_debuglink, also next to `recorded_path`. A file that the link names must have the link's CRC, and the build id if both
   /// have one; a file found by build id needs no CRC.
@@ -181,6 +184,7 @@ class CodeSource {
   std::vector<Place> roots(const MappedPath& wanted) const;
   std::vector<Place> places(const MappedPath& wanted) const;
   FoundCode find_vdso(const MappedPath& wanted);
+  bool try_host_vdso(const MappedPath& wanted, FoundCode& found) const;
   /// Returns whether the mapped file is at the recorded path: a file's name may end as the path of a deleted file does.
   bool is_at_its_path(const MappedPath& wanted);
   bool find_file(const MappedPath& wanted, FoundCode& found);
@@ -219,10 +223,13 @@ class CodeSource {
   RecordTimes times_;
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten_;  ///< mappings: see add_rewritten()
   std::unordered_map<std::string, OpenFile> files_;
+  std::unordered_map<std::string, CodeBytes> vdsos_;  // by build id: those that is_other_vdso() looked for
   KnownElfs elfs_;
   std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, bool> same_code_;  ///< by two files, offset and size
 };
 
+/// Returns whether a vdso may be mapped at `address` (0: unknown): only those of 32-bit processes, which are ELF32 files, are below 4 GiB.
+[[nodiscard]] bool fits_address(Bytes vdso, uint64_t address);
 /// Returns the bytes of this process's vdso, empty if it has none.
 [[nodiscard]] Bytes host_vdso();
 

@@ -441,7 +441,9 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
   std::set<std::pair<int32_t, std::string>> told;
   std::unordered_map<std::string_view, const UserMapping*> last_of;
   for (UserMapping& mapping : mappings_) {
-    if (mapping.label.empty()) last_of[mapping.path] = &mapping;
+    if (!mapping.label.empty()) continue;
+    if (image_.source.is_other_vdso({mapping.path, mapping.build_id, 0, 0, nullptr, -1, mapping.ip.value})) mapping.build_id.clear();
+    last_of[mapping.path] = &mapping;
   }
   LatestMappings latest;
   for (size_t i = 0; i < mappings_.size(); ++i) {
