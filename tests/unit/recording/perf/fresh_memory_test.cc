@@ -7,7 +7,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kJit = 0x7f0000000000;
+constexpr uint64_t kFresh = 0x7f0000000000;
 
 /// Process 10 with a jitdump.
 class FreshMemoryFold : public Fold {
@@ -40,83 +40,83 @@ class FreshMemoryFold : public Fold {
 
 // LLVM logs code, then makes its memory executable. Other code comes to the same place in the same way.
 TEST_F(FreshMemoryFold, ShowsTheCodeThatWasLoadedBefore) {
-  load(kJit, 1000, {0x11, 0x12});
-  load(kJit, 3000, {0x21, 0x22});
+  load(kFresh, 1000, {0x11, 0x12});
+  load(kFresh, 3000, {0x21, 0x22});
   begin();
-  map(10, kJit, "//anon", 2000);
-  map(10, kJit, "//anon", 4000);
+  map(10, kFresh, "//anon", 2000);
+  map(10, kFresh, "//anon", 4000);
   finish();
-  EXPECT_EQ(user_byte(10, kJit, 1500), 0x11);
-  EXPECT_EQ(user_byte(10, kJit + 1, 2500), 0x12);
-  EXPECT_EQ(user_byte(10, kJit, 3500), 0x21);
-  EXPECT_EQ(user_byte(10, kJit + 1, 4500), 0x22);
-  EXPECT_EQ(user_byte(10, kJit + 2, 4500), -1);
+  EXPECT_EQ(user_byte(10, kFresh, 1500), 0x11);
+  EXPECT_EQ(user_byte(10, kFresh + 1, 2500), 0x12);
+  EXPECT_EQ(user_byte(10, kFresh, 3500), 0x21);
+  EXPECT_EQ(user_byte(10, kFresh + 1, 4500), 0x22);
+  EXPECT_EQ(user_byte(10, kFresh + 2, 4500), -1);
   EXPECT_TRUE(data_->timeline.findings().empty());
 }
 
 // A function over a page boundary; only its second page becomes executable later.
 TEST_F(FreshMemoryFold, ShowsAPartOfAFunction) {
-  load(kJit + 0xffe, 1000, {0x11, 0x12, 0x13, 0x14});
+  load(kFresh + 0xffe, 1000, {0x11, 0x12, 0x13, 0x14});
   begin();
-  map(10, kJit + 0x1000, "//anon", 2000);
+  map(10, kFresh + 0x1000, "//anon", 2000);
   finish();
-  EXPECT_EQ(user_byte(10, kJit + 0xfff, 2500), 0x12);
-  EXPECT_EQ(user_byte(10, kJit + 0x1001, 2500), 0x14);
-  EXPECT_EQ(user_byte(10, kJit + 0x1002, 2500), -1);
+  EXPECT_EQ(user_byte(10, kFresh + 0xfff, 2500), 0x12);
+  EXPECT_EQ(user_byte(10, kFresh + 0x1001, 2500), 0x14);
+  EXPECT_EQ(user_byte(10, kFresh + 0x1002, 2500), -1);
 }
 
 TEST_F(FreshMemoryFold, HasNotWhatMovedAway) {
-  load(kJit, 1000, {0x11, 0x12});
-  move(kJit, kJit + 0x100, 2, 1500);
+  load(kFresh, 1000, {0x11, 0x12});
+  move(kFresh, kFresh + 0x100, 2, 1500);
   begin();
-  map(10, kJit, "//anon", 2000);
+  map(10, kFresh, "//anon", 2000);
   finish();
-  EXPECT_EQ(user_byte(10, kJit, 2500), -1);
-  EXPECT_EQ(user_byte(10, kJit + 0x100, 2500), 0x11);
+  EXPECT_EQ(user_byte(10, kFresh, 2500), -1);
+  EXPECT_EQ(user_byte(10, kFresh + 0x100, 2500), 0x11);
 }
 
 // A file came to the place of the code, then other memory: nothing says what that holds.
 TEST_F(FreshMemoryFold, IsNotMemoryAfterAFile) {
-  load(kJit, 1000, {0x11, 0x12});
-  load(kJit + 0x10, 2500, {0x21, 0x22});
+  load(kFresh, 1000, {0x11, 0x12});
+  load(kFresh + 0x10, 2500, {0x21, 0x22});
   begin();
-  map(10, kJit, "//anon", 500);
-  map(10, kJit, "/bin/one", 1500);
-  map(10, kJit, "/dev/zero (deleted)", 2000);
+  map(10, kFresh, "//anon", 500);
+  map(10, kFresh, "/bin/one", 1500);
+  map(10, kFresh, "/dev/zero (deleted)", 2000);
   finish();
-  EXPECT_EQ(user_byte(10, kJit, 1200), 0x11);
-  EXPECT_EQ(user_byte(10, kJit + kCode, 1700), 0x55);
-  EXPECT_EQ(user_byte(10, kJit, 2700), -1);
-  EXPECT_EQ(user_byte(10, kJit + 0x10, 2700), 0x21);
+  EXPECT_EQ(user_byte(10, kFresh, 1200), 0x11);
+  EXPECT_EQ(user_byte(10, kFresh + kCode, 1700), 0x55);
+  EXPECT_EQ(user_byte(10, kFresh, 2700), -1);
+  EXPECT_EQ(user_byte(10, kFresh + 0x10, 2700), 0x21);
 }
 
 // A child logs code in its parent's file: in memory that it has from its parent, and in its own.
 TEST_F(FreshMemoryFold, ShowsTheCodeOfAChild) {
-  load(kJit, 1000, {0x11, 0x12});
-  load(kJit, 2000, {0x21, 0x22}, 11);
-  load(kJit + 0x1000, 2000, {0x31, 0x32}, 11);
+  load(kFresh, 1000, {0x11, 0x12});
+  load(kFresh, 2000, {0x21, 0x22}, 11);
+  load(kFresh + 0x1000, 2000, {0x31, 0x32}, 11);
   begin();
-  map(10, kJit, "//anon", 900);
+  map(10, kFresh, "//anon", 900);
   fork(10, 11, 11, 1500);
-  map(11, kJit, "//anon", 2050);
-  map(11, kJit + 0x1000, "//anon", 2050);
+  map(11, kFresh, "//anon", 2050);
+  map(11, kFresh + 0x1000, "//anon", 2050);
   finish();
-  EXPECT_EQ(user_byte(11, kJit, 1700), 0x11);
-  EXPECT_EQ(user_byte(11, kJit, 2500), 0x21);
-  EXPECT_EQ(user_byte(11, kJit + 0x1000, 2500), 0x31);
-  EXPECT_EQ(user_byte(10, kJit, 2500), 0x11);
-  EXPECT_EQ(user_byte(10, kJit + 0x1000, 2500), -1);
+  EXPECT_EQ(user_byte(11, kFresh, 1700), 0x11);
+  EXPECT_EQ(user_byte(11, kFresh, 2500), 0x21);
+  EXPECT_EQ(user_byte(11, kFresh + 0x1000, 2500), 0x31);
+  EXPECT_EQ(user_byte(10, kFresh, 2500), 0x11);
+  EXPECT_EQ(user_byte(10, kFresh + 0x1000, 2500), -1);
 }
 
 // Each address is fresh once.
 TEST_F(FreshMemoryFold, TakesLittleTimeForManyFunctionsAndRecords) {
   constexpr uint64_t kFunctions = 20'000, kRecords = 20'000;
-  for (uint64_t i = 0; i < kFunctions; ++i) load(kJit + i * 2, 1000 + i, {0x11, 0x12});
+  for (uint64_t i = 0; i < kFunctions; ++i) load(kFresh + i * 2, 1000 + i, {0x11, 0x12});
   begin();
   for (uint64_t i = 0; i < kRecords; ++i) {
     perfio::MmapRecord record;
     record.pid = record.tid = 10;
-    record.addr = kJit;
+    record.addr = kFresh;
     record.size_bytes = 1U << 20;
     record.path = "//anon";
     feed(record, 100'000 + i, 10, 10);
@@ -125,7 +125,7 @@ TEST_F(FreshMemoryFold, TakesLittleTimeForManyFunctionsAndRecords) {
   finish();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
   EXPECT_LT(took.count(), 10);
-  EXPECT_EQ(user_byte(10, kJit + 2, 200'000), 0x11);
+  EXPECT_EQ(user_byte(10, kFresh + 2, 200'000), 0x11);
 }
 
 // A BPF program was removed, and a trampoline is created in its memory at once.

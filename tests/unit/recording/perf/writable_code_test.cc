@@ -16,7 +16,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kProgram = 0x400000;
+constexpr uint64_t kOwnText = 0x400000;
 constexpr uint32_t kReadExec = PROT_READ | PROT_EXEC, kAll = kReadExec | PROT_WRITE;
 
 class WritableCodeFold : public Fold {
@@ -25,7 +25,7 @@ class WritableCodeFold : public Fold {
   void protect(uint32_t prot, uint64_t time, int32_t pid = 10, const std::string& path = "/bin/one", uint32_t flags = MAP_PRIVATE) {
     perfio::MmapRecord record;
     record.pid = record.tid = pid;
-    record.addr = kProgram;
+    record.addr = kOwnText;
     record.size_bytes = 4096;
     record.path = path;
     record.prot = prot;
@@ -34,7 +34,7 @@ class WritableCodeFold : public Fold {
   }
   bool assumed(uint64_t time, int32_t pid = 10) {
     const SpaceId space = data_->contexts.at_thread(pid, TimeNs{time}).space;
-    const SectionId section = data_->timeline.section_at(space, Ip{kProgram}, TimeNs{time});
+    const SectionId section = data_->timeline.section_at(space, Ip{kOwnText}, TimeNs{time});
     EXPECT_NE(section, kNoSection);
     return section != kNoSection && data_->timeline.section(section).assumed;
   }
@@ -55,7 +55,7 @@ TEST_F(WritableCodeFold, IsAssumedFromThenOn) {
   EXPECT_TRUE(assumed(35)) << "the change is still there";
   EXPECT_EQ(findings(), 1) << "one for a file";
   EXPECT_NE(data_->timeline.findings()[0].what.find("/bin/one"), std::string::npos);
-  EXPECT_EQ(user_byte(10, kProgram + kCode, 35), 0x55);
+  EXPECT_EQ(user_byte(10, kOwnText + kCode, 35), 0x55);
 }
 
 // A library that is unloaded and loaded again has the same record twice.
@@ -73,8 +73,8 @@ TEST_F(WritableCodeFold, EndsWithAnotherMapping) {
   protect(kReadExec, 20, 10, "/bin/two");
   protect(kReadExec, 30);
   protect(kAll, 40);
-  map(10, kProgram, "//anon", 50);
-  map(10, kProgram, "/bin/two", 60);
+  map(10, kOwnText, "//anon", 50);
+  map(10, kOwnText, "/bin/two", 60);
   finish();
   EXPECT_TRUE(assumed(15));
   EXPECT_FALSE(assumed(25));
@@ -108,11 +108,11 @@ TEST_F(WritableCodeFold, ACompleteJitdumpIsTrusted) {
 }
 
 TEST(WritableCode, LikeAnArrayOfContents) {
-  constexpr uint64_t kAddresses = 120, kMostBytes = 20;
+  constexpr uint64_t kModelled = 120, kMostSize = 20;
   std::mt19937 random(3);
   const auto below = [&random](uint64_t limit) { return uint64_t{random()} % limit; };
   WritableCode ranges;
-  std::vector<std::array<uint64_t, kAddresses + kMostBytes>> model(1);  // content that was writable
+  std::vector<std::array<uint64_t, kModelled + kMostSize>> model(1);  // content that was writable
   for (int i = 0; i < 20'000; ++i) {
     const auto space = static_cast<uint32_t>(below(model.size()));
     if (i % 100 == 99) {
@@ -120,7 +120,7 @@ TEST(WritableCode, LikeAnArrayOfContents) {
       ranges.fork(SpaceId{space}, SpaceId{static_cast<uint32_t>(model.size() - 1)});
       continue;
     }
-    const uint64_t first = below(kAddresses), size = 1 + below(kMostBytes), content = below(3);
+    const uint64_t first = below(kModelled), size = 1 + below(kMostSize), content = below(3);
     const bool writable = content != 0 && below(4) == 0;
     uint64_t at = first;
     for (const WritableCode::Piece& piece : ranges.add(SpaceId{space}, first, size, content, writable)) {
