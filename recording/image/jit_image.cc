@@ -143,6 +143,7 @@ struct JitRead {
   std::vector<DatedCode> codes;  ///< in file order
   bool dated = false;            ///< with the recording's clock
   bool intact = false;
+  bool all_later = false;        ///< than the recording
 };
 
 /// Reads the file and dates its code. Nothing: it cannot be read, which is reported.
@@ -171,6 +172,7 @@ std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mappi
   read.header = result->header;
   read.intact = result->damage.empty();
   read.dated = date(read.codes, read.header, mapping, clock);
+  read.all_later = is_all_later(read.codes, clock);
   if (!read.dated) {
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
@@ -180,10 +182,9 @@ std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mappi
 }
 
 /// Sorts the code that one process logged by time, and marks what its times do not prove.
-void check_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, const JitWriter& writer, const JitRead& read,
-                 std::vector<DatedCode>& codes) {
+void check_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitWriter& writer, const JitRead& read, std::vector<DatedCode>& codes) {
   if (read.dated && !writer.names_only) {
-    repair_times(image, codes, mapping, clock, writer.ended);
+    repair_times(image, codes, mapping, writer.ended, read.all_later);
     mark_disorder(image, codes, mapping);
   }
   if (read.intact && !writer.names_only) report_hole(image, codes, mapping);
@@ -373,7 +374,7 @@ void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, cons
   if (!read) return;
   const FoundCode& found = read->found;
   check_header(image, mapping, clock, *read);
-  check_codes(image, mapping, clock, {mapping.space, ended}, *read, read->codes);
+  check_codes(image, mapping, {mapping.space, ended}, *read, read->codes);
   RanCode ran(mappings, mapping.space);
   bool unsure_file = false;  // it is not known when a file's code was overwritten
   for (const DatedCode& entry : read->codes) {
@@ -401,7 +402,7 @@ void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitCloc
   for (auto& [space, part] : parts_of(image, mapping, clock, writers, *read)) {  // parents first
     JitdumpMapping own = mapping;
     own.space = space;
-    check_codes(image, own, clock, part.writer, *read, part.codes);
+    check_codes(image, own, part.writer, *read, part.codes);
     JitSpace bytes(image, own, read->found, part.writer);
     for (const DatedCode& entry : part.codes) {
       const JitCode& code = entry.code;

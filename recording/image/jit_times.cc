@@ -73,9 +73,11 @@ void report_jitdump(ImageBuild& image, const JitdumpMapping& mapping, FindingKin
   image.builder.add_finding(std::move(finding));
 }
 
-void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock, TimeNs ended) {
-  const bool all_later =
-      std::all_of(codes.begin(), codes.end(), [&](const DatedCode& entry) { return is_after(entry.time, clock.last_record); });
+bool is_all_later(const std::vector<DatedCode>& codes, const JitClock& clock) {
+  return std::all_of(codes.begin(), codes.end(), [&](const DatedCode& entry) { return is_after(entry.time, clock.last_record); });
+}
+
+void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, TimeNs ended, bool all_later) {
   uint64_t impossible = 0;
   TimeNs previous = mapping.mapped_at;
   for (DatedCode& entry : codes) {

@@ -11,18 +11,18 @@ namespace {
 
 constexpr uint64_t kFirstCode = 0x7f0000000000;
 
-/// A jitdump of process 10: one function of 16 bytes without its code, which moves `moves` times.
+/// A jitdump of process 10: one function of 16 bytes without its code, which moves `moves` times. Its records do not name a process.
 std::vector<std::byte> moving_jitdump(const std::string& name, uint64_t moves) {
   std::vector<std::byte> dump;
   const auto put = [&](auto value) { image_test::append(dump, value); };
   put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}), put(uint64_t{0});
-  put(uint32_t{0}), put(static_cast<uint32_t>(16 + 40 + name.size() + 1)), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
+  put(uint32_t{0}), put(static_cast<uint32_t>(16 + 40 + name.size() + 1)), put(uint64_t{1000}), put(uint32_t{0}), put(uint32_t{10});
   put(kFirstCode), put(kFirstCode), put(uint64_t{16}), put(uint64_t{1});
   for (const char c : name) put(c);
   put('\0');
   for (uint64_t i = 0; i < moves; ++i) {
     const uint64_t from = kFirstCode + 16 * i, to = from + 16;
-    put(uint32_t{1}), put(uint32_t{16 + 48}), put(uint64_t{1001 + i}), put(uint32_t{10}), put(uint32_t{10});
+    put(uint32_t{1}), put(uint32_t{16 + 48}), put(uint64_t{1001 + i}), put(uint32_t{0}), put(uint32_t{10});
     put(to), put(from), put(to), put(uint64_t{16}), put(uint64_t{1});
   }
   return dump;
