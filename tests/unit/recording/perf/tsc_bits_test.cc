@@ -17,7 +17,7 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kInfo = 70, kTrace = 71, kConversion = 79;
+constexpr uint32_t kInfo = 70, kTraceRecord = 71, kConversion = 79;
 constexpr size_t kInfoClock = 24, kConversionClock = 8;  // shift, mult and zero of AUXTRACE_INFO and TIME_CONV
 constexpr size_t kReference = 24;
 constexpr size_t kTscBytes = 8;
@@ -83,7 +83,7 @@ class TscBits : public ::testing::Test {
   void each_record(const Visit& visit) {
     for (uint64_t at = number(40), end = at + number(48); at + 8 <= end;) {
       const auto type = static_cast<uint32_t>(number(at, 4));
-      const uint64_t header = number(at + 6, 2), payload = type == kTrace ? number(at + 8) : 0;
+      const uint64_t header = number(at + 6, 2), payload = type == kTraceRecord ? number(at + 8) : 0;
       visit(type, at, at + header, payload);
       at += header + payload;
     }
@@ -103,7 +103,7 @@ class TscBits : public ::testing::Test {
     each_record([&](uint32_t type, uint64_t at, uint64_t trace, uint64_t size) {
       if (type == kInfo) move_clock(at + kInfoClock);
       if (type == kConversion) move_clock(at + kConversionClock);
-      if (type != kTrace) return;
+      if (type != kTraceRecord) return;
       add(at + kReference, ticks);
       move_packets(trace, size, ticks);
     });
