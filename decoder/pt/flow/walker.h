@@ -198,7 +198,7 @@ class Walker {
   void set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last);
   void find_thread(Flow& flow, Interval time, uint64_t next, bool starts);
   void enter_user(Flow& flow, const Item& item, TimeNs first);
-  [[nodiscard]] uint32_t left_ahead(uint64_t next);
+  [[nodiscard]] uint32_t left_ahead(uint64_t next, uint32_t most);
   void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);
   void check_switches(Flow& flow, const Item& item);
   void pass_switch(Flow& flow);

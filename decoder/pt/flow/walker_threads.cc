@@ -8,7 +8,7 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of the switch function, or for its record's time
-constexpr uint64_t kMostItemsAhead = 1U << 12;   // of user code
+constexpr uint64_t kMostItemsAhead = 1U << 9;    // of user code, at each place where a lost flow goes on
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
@@ -107,7 +107,7 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, bool starts) 
     if (is_kernel_half(state.ip)) {
       look_ahead(flow, time, next, passed);
     } else {
-      passed.least = std::clamp(left_ahead(next), passed.least, passed.most);
+      passed.least = std::clamp(left_ahead(next, passed.most), passed.least, passed.most);
     }
   }
   set_switches(flow, passed, time.first, time.last);
@@ -124,10 +124,10 @@ void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
   set_switches(flow, {state.switches, std::max(state.switches, most)}, first, item.hi);
 }
 
-// Returns the number of switches begun before user code, which begins at item `next`, is left.
-uint32_t Walker::left_ahead(uint64_t next) {
+// Returns the number of switches begun before user code, which begins at item `next`, is left; more than `most` are not counted.
+uint32_t Walker::left_ahead(uint64_t next, uint32_t most) {
   uint32_t left = 0;
-  for (const uint64_t end = next + kMostItemsAhead; next != end; ++next) {
+  for (const uint64_t end = next + kMostItemsAhead; next != end && left < most; ++next) {
     const Item& item = items_.at(next);
     const bool is_tip = item.kind == ItemKind::tip, is_tnt = item.kind == ItemKind::tnt;
     left = std::max(left, follower_.left_at(is_tip || is_tnt ? item.lo : item.before));
@@ -164,7 +164,7 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
   for (uint32_t i = 0; i < kMostBlocksAhead; ++i) {
     if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) { return is_end(event.kind); })) break;
     if (!is_kernel_half(ahead.state.ip)) {
-      const uint32_t left = left_ahead(ahead.state.next);
+      const uint32_t left = left_ahead(ahead.state.next, passed.most + switches_met_);
       passed.least = std::clamp(left - std::min(left, switches_met_), passed.least, passed.most);
       break;
     }
