@@ -159,8 +159,9 @@ void CallFlow::go_back() {
   // After a CALL, it may be a return, as of "call 1f; 1: lea 8(%rsp),%rsp; ret", or longjmp.
   const bool after_call = !from_thunk && (step.kind == FlowKind::jump ? follows_call(step.to) : (step.flags & kFlowAfterCall) != 0);
   if (from_thunk && step.kind == FlowKind::ret) step.flags &= static_cast<uint8_t>(~kFlowAfterCall);
-  if (after_call || out_.size() < 2) return;
-  FlowStep& jump = out_[out_.size() - 2];
+  const size_t before = last_step(out_.size() - 1);
+  if (after_call || before == out_.size()) return;
+  FlowStep& jump = out_[before];
   if (jump.kind != FlowKind::jump || jump.from != step.function || jump.tid != step.tid || (jump.flags & kFlowEntry) == 0) return;
   if (step.kind == FlowKind::far_return || step.landing == kLandsHere) return;
   jump.kind = FlowKind::call;
@@ -506,9 +507,16 @@ size_t CallFlow::drop_unproved() {
   return first;
 }
 
+// Returns the index of the last of the first `count` steps that is no cut of put_cut(); out_.size() if there is none.
+size_t CallFlow::last_step(size_t count) const {
+  while (count != 0 && out_[count - 1].kind == FlowKind::inlined && out_[count - 1].inlined == kUnknownInlining) --count;
+  return count == 0 ? out_.size() : count - 1;
+}
+
 void CallFlow::give(std::vector<FlowStep>& steps, std::vector<InlinedMove>& moves) {
-  const bool may_be_call = dated_ != 0 && dated_ == out_.size() && out_.back().kind == FlowKind::jump;  // go_back() decides
-  const size_t given = dated_ - (may_be_call ? 1 : 0), moves_given = dated_moves_ - (may_be_call ? out_.back().moves : 0);
+  const size_t last = dated_ == out_.size() ? last_step(dated_) : dated_;
+  const bool may_be_call = last < dated_ && out_[last].kind == FlowKind::jump;  // go_back() decides
+  const size_t given = may_be_call ? last : dated_, moves_given = dated_moves_ - (may_be_call ? out_[last].moves : 0);
   std::swap(steps, out_);
   out_.assign(steps.begin() + static_cast<ptrdiff_t>(given), steps.end());
   steps.resize(given);

@@ -332,6 +332,7 @@ class CallFlow {
   void told(TimeNs time, uint64_t cycles);
   void tell_across(TimeNs time, std::optional<uint64_t> cycles);
   void put_cut(uint64_t position);
+  [[nodiscard]] size_t last_step(size_t count) const;
   void put_out(std::span<const FlowDates::Date> dates);
   void prove();
   [[nodiscard]] std::optional<FlowKind> first_unproved() const;

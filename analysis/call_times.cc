@@ -47,6 +47,7 @@ void CallFlow::put_cut(uint64_t position) {
   step.inlined = kUnknownInlining;
   step.moves = 0;
   step.landing = 0;
+  step.to = step.return_to = {};
   step.time = step.floor = dates_.now();
   step.cycles = dates_.take_cycles_left();
   out_.insert(out_.begin() + static_cast<ptrdiff_t>(dated_++), step);

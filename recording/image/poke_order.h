@@ -22,6 +22,7 @@ class PokeOrder {
     TimeNs time;
     uint64_t offset_bytes = 0;  ///< in the file
     bool is_poke = false;
+    bool is_late = false;   ///< it may be written after records of later times: a recorder has read that code was created
     bool may_nest = false;  ///< an interrupt may write it between the time of another record and that record's place in the ring
   };
   struct Doubt {
@@ -43,6 +44,7 @@ class PokeOrder {
     }
     std::vector<Record>& recent = ring.recent;
     if (record.offset_bytes < ring.last_offset && doubted(ring, ring_number, cpu, record)) return;
+    if (record.is_late) return;
     if (recent.size() >= kMostRecent) recent.erase(recent.begin(), recent.begin() + kMostRecent / 2);
     recent.push_back(record);
     ring.last_offset = std::max(ring.last_offset, record.offset_bytes);

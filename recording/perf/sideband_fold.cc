@@ -232,7 +232,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     return;
   }
   data_.pokes.push_back({time_of(record), record.sample_id.cpu});
-  if (!poke.old_bytes.empty()) note_order(record, true);  // that code was created is written when a recorder has read it
+  note_order(record, true, poke.old_bytes.empty());
   Edit edit;
   edit.ip = Ip{poke.addr};
   edit.old_bytes = poke.old_bytes;
@@ -246,11 +246,11 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
 }
 
 // The ring of an event that no ID_INDEX record names is that of its id: an event writes to one ring. One that several cpus write is not used.
-void SidebandFold::note_order(const perfio::Record& record, bool is_poke) {
+void SidebandFold::note_order(const perfio::Record& record, bool is_poke, bool is_late) {
   const perfio::SampleId& sample = record.sample_id;
   if (!sample.has_time) return;
   const bool names = std::holds_alternative<perfio::KsymbolRecord>(record.payload);
-  const PokeOrder::Record noted{time_of(record), record.file_offset_bytes, is_poke, names};
+  const PokeOrder::Record noted{time_of(record), record.file_offset_bytes, is_poke, is_late, names};
   if (const RingIndex::Ring* ring = rings_.find(sample.id); ring != nullptr) {
     if (ring->cpu >= 0) poke_order_.add(ring->number, ring->cpu, noted);
     return;

@@ -146,7 +146,7 @@ class SidebandFold {
   void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
   void on_itrace_start(const perfio::Record& record, perfio::ItraceStartRecord start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
-  void note_order(const perfio::Record& record, bool is_poke);
+  void note_order(const perfio::Record& record, bool is_poke, bool is_late = false);
   void report_poke_order();
   void add_text_edits();
   void doubt_kernel();

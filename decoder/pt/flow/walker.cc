@@ -73,7 +73,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   // The TSC packet of the PSB+ is exact.
   const bool at_moment = is_kernel_half(state.ip) || (segment.tsc.use && options_.slack_ns == 0);
   if (start.has_ip) {
-    find_thread(flow, {first.before, at_moment ? first.before : first.hi}, 0, false);
+    find_thread(flow, {first.before, at_moment ? first.before : first.hi}, 0, From::before);
   } else {
     update_context(flow, first.before, first.hi);
   }

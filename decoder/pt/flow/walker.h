@@ -189,6 +189,7 @@ class Walker {
   /// Numbers of switches that a flow may have passed.
   struct Switches {
     uint32_t least = 0, most = 0;
+    bool resumes = false;  ///< a lost flow goes on: the thread that it had is the likeliest
   };
   [[nodiscard]] bool is_after_switch(const FlowState& state) const;
   void set_context(Flow& flow, Context context, TimeNs first, TimeNs last);
@@ -196,7 +197,8 @@ class Walker {
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
   uint32_t likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const;
   void set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last);
-  void find_thread(Flow& flow, Interval time, uint64_t next, bool starts);
+  enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
+  void find_thread(Flow& flow, Interval time, uint64_t next, From from);
   void enter_user(Flow& flow, const Item& item, TimeNs first);
   [[nodiscard]] uint32_t left_ahead(uint64_t next, uint32_t most);
   void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);

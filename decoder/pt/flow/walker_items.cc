@@ -142,7 +142,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.ip = Ip{item.ip};
       if (has_ip) {
         set_mode(flow, item.mode, item, state.ip);
-        find_thread(flow, time_of(item), state.next + 1, false);
+        find_thread(flow, time_of(item), state.next + 1, From::loss);
       }
       return true;
     }
@@ -266,7 +266,7 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   state.enabled = true;
   state.doubtful = false;
   state.ip = ip;
-  find_thread(flow, time_of(item), state.next + 1, true);
+  find_thread(flow, time_of(item), state.next + 1, From::start);
   uint8_t flags = kEventHasTo;
   if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
   give_event(flow, item, EventKind::enabled, flags, {}, ip);
@@ -485,9 +485,9 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
   state.stop_ip = item.ip;
   if (at_tip) {
     set_mode(flow, item.mode, item, state.ip);
-    find_thread(flow, {item.lo, item.hi}, state.next + 1, false);
+    find_thread(flow, {item.lo, item.hi}, state.next + 1, From::loss);
   } else {
-    find_thread(flow, time_of(item), state.next, false);
+    find_thread(flow, time_of(item), state.next, From::loss);
   }
   return at_tip;
 }

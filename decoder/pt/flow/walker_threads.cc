@@ -58,8 +58,8 @@ Walker::Switches Walker::switches_at(uint32_t before, Ip ip, Interval time, bool
   return {least, std::max(least, most)};
 }
 
-// Returns the number of switches, of those possible, after which the thread has code at the flow's ip: the least of the kernel, else the most.
-// `differ`: other threads have, too.
+// Returns the number of switches, of those possible, after which the thread has code at the flow's ip: the least in the kernel and where a lost flow goes on
+// (passed.resumes), else the most. `differ`: other threads have, too.
 uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const {
   const bool kernel = is_kernel_half(state.ip);
   const uint32_t lowest = std::max(passed.least, passed.most - std::min(passed.most, kMostThreads));
@@ -72,7 +72,7 @@ uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs
     const Context context = follower_.after_switch(n, last);
     if (kernel || has_code(context)) {
       differ = differ || (found && (context.tid != of.tid || context.pid != of.pid));
-      if (!found || kernel) likely = n;
+      if (!found || kernel || passed.resumes) likely = n;
       of = context;
       found = true;
     }
@@ -97,10 +97,11 @@ void Walker::set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last
 
 // Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted. Its next
 // item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is suspect until they do.
-void Walker::find_thread(Flow& flow, Interval time, uint64_t next, bool starts) {
+void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
   FlowState& state = flow.state;
   if (is_only_by_time(state, state.ip)) return update_context(flow, time.first, time.last);
-  Switches passed = switches_at(state.switches, state.ip, time, starts);
+  Switches passed = switches_at(state.switches, state.ip, time, from == From::start);
+  passed.resumes = from == From::loss;
   bool differ = false;
   if (passed.least != passed.most) likely_switches(state, passed, time.last, differ);
   if (differ && !looks_ahead_) {
@@ -119,7 +120,7 @@ void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
   const bool counts = options_.switch_entry.value != 0;
   if (counts && state.most_switches == state.switches) return update_context(flow, item.before, item.hi);
   const uint32_t most = counts ? state.most_switches : ~uint32_t{0};
-  find_thread(flow, {first, item.hi}, state.next, false);
+  find_thread(flow, {first, item.hi}, state.next, From::before);
   if (state.most_switches <= most) return;
   set_switches(flow, {state.switches, std::max(state.switches, most)}, first, item.hi);
 }
@@ -141,6 +142,7 @@ uint32_t Walker::left_ahead(uint64_t next, uint32_t most) {
 // Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function for each of
 // the others. If it comes to code that follows the switch function first, it is inside a switch.
 void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed) {
+  const FetchStepLimit modest(kModestFetch);
   const uint64_t walked = walked_, fetch_work = fetch_work_, limit = silent_limit_, fetch_limit = std::exchange(fetch_work_limit_, kNoWorkLimit);
   const size_t missing = missing_.size();
   const Loss loss = loss_;

@@ -239,7 +239,7 @@ bool Runner::take_untraced() {
   state.disabled_at = {};
   state.ip = Ip{back.ip};
   const SpaceId space = state.context.space;
-  walker_.find_thread(*flow_, walker_.time_of(back), state.next, true);
+  walker_.find_thread(*flow_, walker_.time_of(back), state.next, Walker::From::start);
   if (state.context.space != space) {
     return_calls();
     borrow_calls();

@@ -46,8 +46,16 @@ TEST(PokeOrder, ARingFromTheLastRecordToTheFirstHasNoDoubts) {
 }
 
 TEST(PokeOrder, ARecordOfAnInterruptIsNoDoubt) {
-  EXPECT_TRUE(doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{5400}, 96, false, true}}, {0, {TimeNs{9000}, 192, false}}}).empty());
-  EXPECT_EQ(1U, doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{8400}, 96, false, true}}, {0, {TimeNs{9000}, 192, false}}}).size());
+  EXPECT_TRUE(doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{5400}, 96, false, false, true}}, {0, {TimeNs{9000}, 192, false}}}).empty());
+  EXPECT_EQ(1U, doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{8400}, 96, false, false, true}}, {0, {TimeNs{9000}, 192, false}}}).size());
+}
+
+TEST(PokeOrder, ARecordOfCreatedCodeMayComeLateButNotEarly) {
+  const auto doubts = [](uint64_t time) {
+    return doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{time}, 144, true, true}}, {0, {TimeNs{5000}, 96, false}}, {0, {TimeNs{9000}, 192, false}}}).size();
+  };
+  EXPECT_EQ(doubts(2000), 0U);  // written after the record of 5000
+  EXPECT_EQ(doubts(9500), 1U);
 }
 
 TEST(PokeOrder, AMovedPokeIsFound) {
