@@ -548,6 +548,20 @@ int main(void) { outer(2000000); leaf(3); outer(3000); return 0; }
                 self.assertEqual({context for context in ran if "run" in context or "main" not in context}, {
                     f"{above}", f"{above};leaf", f"{above};interpret", f"{above};interpret;leaf", "main;run;leaf", "leaf"})  # near and far have no lines
 
+    def test_a_window_that_begins_between_a_jump_to_a_thunk_and_its_return(self):
+        """Only the return shows that the jump was a call."""
+        program, data = self.folder / "windowed_jumps", self.folder / "windowed_jumps.data"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-static", "-no-pie", "-fcf-protection=none", "-mindirect-branch=thunk",
+                        SOURCE / "tests/cli/programs/computed_jumps.c", "-o", program], check=True)
+        done = run("record", "-q", "--emulate", "--mtc-period", "0", "--plugin", os.environ["PTDECODE_PLUGIN"], "--no-stash", "-o", data, "--", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        listed = run("script", "-q", "-i", data, "--itrace=b", "--ns", "-F", "time,sym").stdout
+        times = sorted(set(re.findall(r"^ *(\d+\.\d+): .*thunk", listed, re.M)))
+        self.assertGreater(len(times), 60)
+        for begin in times[10:-10:len(times) // 50]:
+            calls = run("script", "-q", "-i", data, "--ns", "--time", f"{begin},{float(begin) + 2e-5:.9f}").stdout
+            self.assertNotRegex(calls, r"thunk.*tail call", begin)
+
     def test_abandoned_calls_are_counted_everywhere(self):
         """A function returns to another one's middle, which no call has left."""
         source, program, data = (self.folder / name for name in ("strange.s", "strange", "strange.data"))
