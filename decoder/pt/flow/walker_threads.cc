@@ -120,9 +120,9 @@ void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
   const bool counts = options_.switch_entry.value != 0;
   if (counts && state.most_switches == state.switches) return update_context(flow, item.before, item.hi);
   const uint32_t most = counts ? state.most_switches : ~uint32_t{0};
-  find_thread(flow, {first, item.hi}, state.next, From::before);
+  find_thread(flow, {first, item.hi}, state.next, counts ? From::loss : From::before);
   if (state.most_switches <= most) return;
-  set_switches(flow, {state.switches, std::max(state.switches, most)}, first, item.hi);
+  set_switches(flow, {state.switches, std::max(state.switches, most), counts}, first, item.hi);
 }
 
 // Returns the number of switches begun before user code, which begins at item `next`, is left; more than `most` are not counted.
