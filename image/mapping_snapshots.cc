@@ -156,7 +156,7 @@ Chains chains_of(const TimelineData& data) {
 }
 
 std::span<const EditedRange> of_space(std::span<const EditedRange> edited, uint32_t id) {
-  const auto [first, last] = std::ranges::equal_range(edited, id, {}, &EditedRange::space);
+  const auto first = std::ranges::lower_bound(edited, id, {}, &EditedRange::space), last = std::ranges::upper_bound(edited, id, {}, &EditedRange::space);
   return {first, last};
 }
 
