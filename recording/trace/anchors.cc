@@ -2,11 +2,11 @@
 #include "recording/trace/anchors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "decoder/aux_loss.h"
 #include "decoder/pt/flow/time_ahead.h"
+#include "decoder/pt/packet/overflows.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
@@ -53,29 +53,6 @@ uint64_t last_tip_to(Bytes bytes, const std::vector<Ip>& entries) {
   uint64_t last = 0;
   for (const Ip entry : entries) last = std::max(last, last_tip_to(bytes, entry));
   return last;
-}
-
-// [SDM] "Overflow Packet": 02 f3. Other packets may contain these bytes.
-bool may_overflow(Bytes bytes) {
-  constexpr std::byte kFirst{0x02};
-  constexpr int kSecond = 0xf3;
-  const std::byte *at = bytes.data(), *const end = at + bytes.size();
-  while (at != end && (at = static_cast<const std::byte*>(std::memchr(at, kSecond, static_cast<size_t>(end - at)))) != nullptr) {
-    if (at != bytes.data() && at[-1] == kFirst) return true;
-    ++at;
-  }
-  return false;
-}
-
-bool has_overflow(Bytes bytes, const pt::Config& config) {
-  if (!may_overflow(bytes)) return false;
-  pt::PacketReader reader(bytes);
-  reader.set_errata(config.errata);
-  pt::Packet packet;
-  while (reader.next(packet) == pt::PacketReader::Status::ok) {
-    if (packet.kind == pt::PacketKind::ovf) return true;
-  }
-  return reader.offset() != bytes.size();  // it is damaged
 }
 
 // Drops what comes after the first loss in any stream, and rounds that were not met in every stream before it. Returns when that is.
@@ -234,7 +211,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
   if (stream.lost != kTimeMax) return;
   const bool breaks = segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start;
-  if (breaks || is_loss(segment.lost_after) || has_overflow(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), config)) {
+  if (breaks || is_loss(segment.lost_after) || pt::has_overflow(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), config)) {
     stream.lost = segment.time.first;
     stream.end_offset_bytes = segment.stream_offset_bytes;
     return;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "decoder/pt/packet/overflow_end.h"
+#include "decoder/pt/packet/overflows.h"
 #include "decoder/pt/packet/packet_table.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/arm/packet_reader.h"

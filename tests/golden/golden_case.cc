@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "decoder/pt/packet/errata.h"
-#include "decoder/pt/packet/overflow_end.h"
+#include "decoder/pt/packet/overflows.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"

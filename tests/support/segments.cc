@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "decoder/pt/packet/overflow_end.h"
+#include "decoder/pt/packet/overflows.h"
 
 namespace ptd::test {
 namespace {

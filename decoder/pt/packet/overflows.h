@@ -1,6 +1,7 @@
-// Whether packets end with an OVF.
+// Finds OVF packets without a decoder.
 #pragma once
 
+#include "ptdecode/pt/config.h"
 #include "ptdecode/types.h"
 
 namespace ptd::pt {
@@ -9,5 +10,7 @@ namespace ptd::pt {
 [[nodiscard]] bool may_end_in_overflow(Bytes bytes);
 /// Returns whether it is one. `packets` begin with a whole packet.
 [[nodiscard]] bool ends_in_overflow(Bytes packets);
+/// Returns whether there is an OVF in `packets`, or damage that may hide one.
+[[nodiscard]] bool has_overflow(Bytes packets, const Config& config);
 
 }  // namespace ptd::pt
