@@ -80,9 +80,7 @@ class AnnouncedCode::Space {
     bool names_only = false;  ///< its code is known from elsewhere
   };
   Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, CodeNames& names)
-      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)), names_(names) {
-    std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
-  }
+      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)), names_(names) {}
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
@@ -121,8 +119,7 @@ class AnnouncedCode::Space {
 
   // Anonymous memory that became executable by `until` shows the code that was announced there before.
   void pass(TimeNs until) {
-    for (; next_memory_ < memory_.size() && memory_[next_memory_].since <= until; ++next_memory_) {
-      const MappedMemory& memory = memory_[next_memory_];
+    memory_.pass(until, [this](const MappedMemory& memory) {
       auto at = live_.upper_bound(memory.first);
       if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > memory.first) --at;
       for (; at != live_.end() && at->first < memory.end; ++at) {
@@ -130,7 +127,7 @@ class AnnouncedCode::Space {
         const uint64_t first = std::max(at->first, memory.first), end = std::min(at->first + live.size, memory.end);
         if (live.code && live.since <= memory.since) add_section(first, end - first, live.code, memory.since, false, first - at->first);
       }
-    }
+    });
   }
 
   // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced. A recording
@@ -370,8 +367,7 @@ class AnnouncedCode::Space {
   SpaceId space_;
   int32_t pid_;
   bool names_only_;
-  std::vector<MappedMemory> memory_;
-  size_t next_memory_ = 0;
+  FreshMemory memory_;
   uint64_t refused_ = 0;
   std::map<uint64_t, Live> live_;  // by address; disjoint
   CodeNames& names_;

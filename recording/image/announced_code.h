@@ -12,7 +12,7 @@
 #include "perfio/announce/announcement.h"
 #include "recording/image/image_build.h"
 #include "recording/image/names/code_names.h"
-#include "recording/image/shared_ranges.h"
+#include "recording/image/fresh_memory.h"
 
 namespace ptd {
 

@@ -288,9 +288,7 @@ class LoadedCodes {
 class JitSpace {
  public:
   JitSpace(ImageBuild& image, const JitdumpMapping& mapping, const FoundCode& found, const JitWriter& writer)
-      : image_(image), mapping_(mapping), found_(found), names_only_(writer.names_only), memory_(writer.memory.begin(), writer.memory.end()) {
-    std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
-  }
+      : image_(image), mapping_(mapping), found_(found), names_only_(writer.names_only), memory_({writer.memory.begin(), writer.memory.end()}) {}
 
   void load(const DatedCode& entry, Bytes code) {
     if (names_only_) return;
@@ -320,11 +318,10 @@ class JitSpace {
   // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Each address is fresh once, so this
   // takes a time of all code and memory.
   void pass(TimeNs until) {
-    for (; next_ < memory_.size() && memory_[next_].since <= until; ++next_) {
-      const MappedMemory& memory = memory_[next_];
+    memory_.pass(until, [this](const MappedMemory& memory) {
       for (auto at = at_or_after(memory.first); at != live_.end() && at->first < memory.end; ++at)
         show(at->second, std::max(at->first, memory.first), std::min(at->second.end, memory.end), memory.since);
-    }
+    });
   }
   void show(const Part& part, uint64_t first, uint64_t end, TimeNs since) {
     const uint64_t skip = std::min<uint64_t>(first - part.entry->code.address, part.code.size());
@@ -354,8 +351,7 @@ class JitSpace {
   const JitdumpMapping& mapping_;  // of its space
   const FoundCode& found_;
   bool names_only_;
-  std::vector<MappedMemory> memory_;
-  size_t next_ = 0;
+  FreshMemory memory_;
   std::map<uint64_t, Part> live_;  // by first address; disjoint
 };
 

@@ -16,7 +16,7 @@
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
 #include "recording/image/names/forked_spaces.h"
-#include "recording/image/shared_ranges.h"
+#include "recording/image/fresh_memory.h"
 
 namespace ptd {
 

@@ -1,4 +1,4 @@
-// SharedRanges: a set of address ranges whose copies share their memory; MappedMemory. Private to recording.
+// SharedRanges: a set of address ranges whose copies share their memory. Private to recording.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-
-#include "ptdecode/types.h"
 
 namespace ptd {
 
@@ -90,13 +88,6 @@ class SharedRanges {
   }
 
   Link root_;
-};
-
-/// Executable anonymous memory of a space, at addresses at which nothing executable was before. Linux records it when it becomes executable. Run-times that
-/// never have memory that is writable and executable write code to it before, so what they logged of it until then is its content.
-struct MappedMemory {
-  TimeNs since;
-  uint64_t first = 0, end = 0;
 };
 
 }  // namespace ptd

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ptdecode/types.h"
+#include "recording/image/fresh_memory.h"
 #include "recording/image/shared_ranges.h"
 
 namespace ptd {
