@@ -17,6 +17,7 @@ constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its s
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
 constexpr uint64_t kMtcWindow = 256;  // periods until an MTC has the same payload again
+constexpr uint64_t kSlack = 4;         // periods by which the clock may be wrong
 constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
 
 /// Sizes of the packets that skip_plain() skips, by their first byte; 0: not skipped, or needs a closer look.
@@ -116,7 +117,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   bounds_ = {segment.time.first, segment.time.last, segment.time.first};
   end_ = segment.time.last;
   limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
-  counted_to_ = repeats_to_ = tsc_at_ = 0;
+  counted_to_ = complete_to_ = repeats_to_ = tsc_at_ = 0;
   contradicted_at_ = kNoOffset;
   passed_end_ = miscounts_ = in_guest_ = false;
   head_ = bound_ = count_ = 0;
@@ -300,7 +301,7 @@ bool TimeAhead::scan_packet() {
       add(offset, reader_.offset(), read_mtc(packet, offset));
       return true;
     case PacketKind::ovf:  // [SDM] "Overflow": an OVF inside a PSB+ ends the PSB+
-      if (!in_start_) clock_.on_packet(packet, offset);
+      if (!in_start_) pass_overflow();
       in_start_ = false;
       return true;
     case PacketKind::pad:
@@ -318,22 +319,42 @@ bool TimeAhead::scan_packet() {
 
 // Reads a TSC that was corrected. Returns whether it gave a time.
 bool TimeAhead::read_tsc(const Packet& packet, uint64_t offset) {
-  if (goes_back_at(packet, offset, in_guest_, clock_)) contradicted_at_ = std::min(contradicted_at_, tsc_at_);
+  if (count_at(packet, offset, in_guest_, clock_) == Count::too_high) contradicted_at_ = std::min(contradicted_at_, tsc_at_);
   miscounts_ = false;
   tsc_at_ = in_start_ ? 0 : offset;
   return clock_.known();
 }
 
-// Gives a TSC to `clock`. Returns whether packets, and `more_ticks`, have counted to a later time. A TSC that is earlier by more than 2^32 ticks
-// comes from another clock.
-bool TimeAhead::goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks) const {
+// Passes an OVF, which was read.
+void TimeAhead::pass_overflow() {
+  clock_.on_short_loss();
+  if (reader_.offset() > complete_to_) {
+    is_complete_ = config_.has_mtc && clock_.known() && !ends_in_guest() && count_to_tsc(complete_to_) == Count::complete;
+  }
+  if (!is_complete_) clock_.on_loss();
+}
+
+// Returns whether whole windows of MTCs seem to be missing before a TSC that is `ahead` ticks later than they count to. If the core slept, which
+// stops the MTCs, the TSC comes at any moment of a window, else soon after an MTC.
+bool TimeAhead::misses_windows(uint64_t ahead) const {
+  const uint64_t period = period_ticks();
+  if (period == 0) return true;
+  const uint64_t after = (ahead / period + kSlack) % kMtcWindow;
+  return ahead / period + kSlack >= kMtcWindow && after <= 2 * kSlack;
+}
+
+// Gives a TSC to `clock`. Returns how the packets before it, and `more_ticks`, have counted. A TSC that is earlier by more than 2^32 ticks comes from
+// another clock.
+TimeAhead::Count TimeAhead::count_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks) const {
   constexpr uint64_t kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
   const uint64_t least_back = period_ticks() + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
   const bool counts = config_.has_mtc && clock.known() && !in_guest;
   const uint64_t counted = clock.earliest().value + more_ticks;
   clock.on_packet(tsc, offset);
-  const uint64_t back = counted - std::min(counted, clock.now().value);
-  return counts && back > least_back && back < kMostBack && !ends_in_guest();
+  const uint64_t now = clock.now().value, back = counted - std::min(counted, now), ahead = now - std::min(counted, now);
+  if (!counts || back >= kMostBack || misses_windows(ahead)) return Count::unknown;
+  if (back <= least_back) return Count::complete;
+  return ends_in_guest() ? Count::unknown : Count::too_high;
 }
 
 // Whether the next PSB+ is of a VMX guest.
@@ -359,7 +380,7 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
     return false;
   }
   const bool is_due = before.expects_mtcs() && PtClock(before).step_due_mtc(static_cast<uint8_t>(packet.value));
-  if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || !contradicts_tsc(counted_to_)) return told;
+  if (is_due || clock_.holes() == before.holes() || offset < counted_to_ || count_to_tsc(counted_to_) != Count::too_high) return told;
   clock_ = before;
   clock_.on_loss();
   miscounts_ = passed_end_ = true;
@@ -371,14 +392,14 @@ bool TimeAhead::read_mtc(const Packet& packet, uint64_t offset) {
 bool TimeAhead::is_damaged_repeat(uint64_t offset) {
   if (offset < repeats_to_) return true;
   uint64_t compared_to = 0;
-  const bool contradicted = contradicts_tsc(compared_to, kMtcWindow * period_ticks());
+  const bool contradicted = count_to_tsc(compared_to, kMtcWindow * period_ticks()) == Count::too_high;
   if (contradicted) repeats_to_ = compared_to;
   return contradicted;
 }
 
-// Whether the packets from here on, and `more_ticks`, count to a later time than that of the next TSC, or in the last segment of the last AUX record.
+// Returns how the packets from here on, and `more_ticks`, count up to the next TSC, or in the last segment up to the time of the last AUX record.
 // `compared_to` is where that TSC is, or the packets end.
-bool TimeAhead::contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks) const {
+TimeAhead::Count TimeAhead::count_to_tsc(uint64_t& compared_to, uint64_t more_ticks) const {
   PacketReader reader = reader_;
   PtClock clock = clock_;
   Packet packet;
@@ -395,19 +416,20 @@ bool TimeAhead::contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks) cons
     if (status != PacketReader::Status::ok || (!in_tail && zeros_.cuts(offset, reader.offset()))) break;
     in_guest = in_guest || is_of_guest(packet);
     if (packet.kind == PacketKind::psb && offset != 0) in_tail = true;
-    if (packet.kind == PacketKind::psbend && in_tail) return false;
+    if (packet.kind == PacketKind::psbend && in_tail) return Count::unknown;
     if (packet.kind == PacketKind::tsc) {
       if (in_tail ? correct_tsc(packet, segment_.tail_tsc) : correct_tsc_between(packet, segment_, config_.time))
-        return goes_back_at(packet, offset, in_guest, clock, more_ticks);
+        return count_at(packet, offset, in_guest, clock, more_ticks);
       clock.on_loss();
     } else {
       clock.on_packet(packet, offset);
     }
   }
   const Interval& time = segment_.time;
-  const Tsc counted{clock.earliest().value + more_ticks};
-  return segment_.tail_bytes == 0 && !in_guest && config_.time.valid() && time.first < time.last && time.last < kTimeMax &&
-         plus(time.last, kOutsideNs) < config_.time.to_ns(counted);
+  if (segment_.tail_bytes != 0 || in_guest || !config_.time.valid() || time.first >= time.last || time.last == kTimeMax) return Count::unknown;
+  const Tsc counted{clock.earliest().value + more_ticks}, window{counted.value + (kMtcWindow - kSlack) * period_ticks()};
+  if (plus(time.last, kOutsideNs) < config_.time.to_ns(counted)) return Count::too_high;
+  return time.last < config_.time.to_ns(window) ? Count::complete : Count::unknown;
 }
 
 // Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.

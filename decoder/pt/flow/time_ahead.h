@@ -39,6 +39,9 @@ struct alignas(64) TimePoint {
 /// undamaged packets is never too high, as missing ones lower it: if it comes to a later time than that TSC, the MTC packets from the first
 /// that is not the expected one on are not used, and the TSC bounds the times. An MTC that repeats the one before it, although the next TSC comes
 /// before 256 periods have passed, is not used either, nor is a TMA's impossible FastCounter.
+///
+/// An OVF loses less than 256 MTC packets ([SDM] "Mini Time Counter (MTC) Packet"), so that the next one gives an upper bound again, unless the next TSC is
+/// whole windows of 256 later than the packets before it count to.
 class TimeAhead {
  public:
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
@@ -108,9 +111,17 @@ class TimeAhead {
   void add_mtcs(TimePoint& point, uint64_t end);
   bool read_cyc(uint64_t at, uint64_t end, TimePoint& point);
   bool read_mtc(const Packet& packet, uint64_t offset);
-  [[nodiscard]] bool contradicts_tsc(uint64_t& compared_to, uint64_t more_ticks = 0) const;
+  /// How MTC packets agree with the TSC after them.
+  enum class Count : uint8_t {
+    unknown,
+    complete,  ///< no window of 256 is missing
+    too_high,  ///< they count to a later time
+  };
+  [[nodiscard]] Count count_to_tsc(uint64_t& compared_to, uint64_t more_ticks = 0) const;
   [[nodiscard]] bool is_damaged_repeat(uint64_t offset);
-  [[nodiscard]] bool goes_back_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks = 0) const;
+  [[nodiscard]] Count count_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks = 0) const;
+  [[nodiscard]] bool misses_windows(uint64_t ahead) const;
+  void pass_overflow();
   [[nodiscard]] uint64_t period_ticks() const {
     return (uint64_t{config_.tsc_ctc_ratio_n} << (config_.mtc_period & 15U)) / std::max(config_.tsc_ctc_ratio_d, 1U);
   }
@@ -143,10 +154,12 @@ class TimeAhead {
   TimeNs end_;
   TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
   uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
+  uint64_t complete_to_ = 0;               ///< the TSC there shows whether OVFs before it lost windows of MTC packets
   uint64_t repeats_to_ = 0;                ///< the TSC there shows that MTCs before it that repeat the one before them are damaged
   uint64_t contradicted_at_ = kNoOffset;
   uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
   bool passed_end_ = false;
+  bool is_complete_ = false;               ///< they did not
   bool miscounts_ = false;                 ///< MTC packets are not used up to the next TSC
   bool in_guest_ = false;                  ///< the segment has times of a VMX guest, whose TSC is another clock
   std::vector<TimePoint> points_;  ///< the first count_ are in use

@@ -130,7 +130,7 @@ void PtClock::on_tsc(uint64_t payload, bool beside_cyc) {
   ref_hi_ = kTscMax.value;
   tsc_ = earliest_ = latest_ = tsc;
   known_ = true;
-  lost_ = false;
+  lost_ = is_short_ = false;
   tma_due_ = true;
   calibrate(beside_cyc);
 }
@@ -173,6 +173,7 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
     calibrating_ = false;
     return true;
   }
+  if (is_short_) lost_ = is_short_ = false;
   const unsigned step = mtc_step(mtc);
   const auto ticks = static_cast<int64_t>(period());
   const bool slipped = first_mtc_ && step > 256 - kSlipSteps;
@@ -265,9 +266,18 @@ void PtClock::on_cbr(uint8_t ratio) {
   ratio_ = nominal_ != 0 ? (uint64_t{nominal_} << kRatioShift) / ratio : 0;
 }
 
+void PtClock::on_short_loss() {
+  // The first MTC after a TMA may need bits that the TMA lacks: its window is shorter.
+  const bool counts = anchor_ != Anchor::none && (!first_mtc_ || mtc_shift_ + 8 <= kTmaBits);
+  const bool is_short = counts && (!lost_ || is_short_);
+  on_loss();
+  is_short_ = is_short;
+}
+
 bool PtClock::on_overflow() {
   calibrating_ = false;
   lost_ = true;
+  is_short_ = false;
   latest_ = ref_hi_ = kTscMax.value;
   return known_;
 }

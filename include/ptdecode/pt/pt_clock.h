@@ -24,7 +24,7 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 ///   so that rounding errors do not accumulate. The CTC is tracked modulo 2^(MTCFreq+8). The bounds are one tick wider on each side.
 /// - A run of missing MTCs is assumed to be shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of
 ///   MWAIT, "packet sent on wake"). After an OVF, and with set_strict_holes() after more than three missing MTCs, whole windows may be
-///   lost: earliest() then counts none of them and latest() is unbounded until the next TSC.
+///   lost: earliest() then counts none of them and latest() is unbounded until the next TSC. See also on_short_loss().
 /// - An MTC that follows its TSC/TMA but belongs to an edge before it (packets are reordered) has no effect.
 /// - MTC before any TMA: edges are counted from the TSC; the time is uncertain by one MTC period.
 /// - CYC adds cycles, scaled by the ratio measured between two timing packets that each directly followed a CYC, or by P1/CBR before the
@@ -93,6 +93,8 @@ class PTD_API PtClock {
     (void)on_overflow();
     expects_mtcs_ = false;
   }
+  /// Same as on_loss(), where later packets show that less than a window of MTCs is missing: after the next MTC, the time has an upper bound again.
+  void on_short_loss();
   /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
   void reset();
   /// Sets a time close to the trace's, such as that of the AUX record: it gives bits 63:56, which no packet has. Call before the first TSC.
@@ -159,6 +161,7 @@ class PTD_API PtClock {
   bool first_mtc_ = false;  ///< the next MTC is the first after TMA
   bool tma_due_ = false;    ///< after a TSC whose TMA has not come yet
   bool lost_ = false;       ///< whole windows of MTCs may be missing
+  bool is_short_ = false;   ///< lost_ ends at the next MTC
   bool calibrating_ = false, measured_ = false, strict_holes_ = false;
   bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing
   bool expects_mtcs_ = false;

@@ -220,6 +220,35 @@ TEST(PtClock, OverflowLosesTheUpperBoundUntilTsc) {
   EXPECT_EQ(clock.latest(), Tsc{1000900});
 }
 
+TEST(PtClock, AShortLossLosesTheUpperBoundUntilMtc) {
+  PtClock clock(config_of());
+  clock.on_packet(tsc(1000000));
+  clock.on_packet(tma(0, 0));
+  clock.on_packet(mtc(1));
+  clock.on_short_loss();
+  EXPECT_EQ(clock.latest(), kTscMax);
+  EXPECT_FALSE(clock.expects_mtcs());
+  clock.on_packet(mtc(200));
+  EXPECT_EQ(clock.earliest(), Tsc{1079999});
+  EXPECT_EQ(clock.latest(), Tsc{1080002});
+  EXPECT_TRUE(clock.expects_mtcs());
+  clock.on_loss();
+  clock.on_short_loss();  // the long one before it remains
+  clock.on_packet(mtc(201));
+  EXPECT_EQ(clock.latest(), kTscMax);
+}
+
+TEST(PtClock, AShortLossBeforeTheFirstMtcNeedsItsWindow) {
+  for (const uint8_t shift : {uint8_t{8}, uint8_t{12}}) {  // a TMA lacks 4 bits of the MTC's window of 12 + 8
+    PtClock clock(config_of(shift, 2, 1));
+    clock.on_packet(tsc(1000000));
+    clock.on_packet(tma(0, 0));
+    clock.on_short_loss();
+    clock.on_packet(mtc(2));
+    EXPECT_EQ(clock.latest() == kTscMax, shift == 12) << int{shift};
+  }
+}
+
 TEST(PtClock, CycleRatioFromCbrThenFromMtcPairs) {
   PtClock clock(config_of());
   clock.on_packet(cbr(24));  // twice the nominal ratio: half a tick per cycle

@@ -190,6 +190,32 @@ TEST_F(UnseenSwitch, OverflowOfUserCodeThatLosesTheSwitch) {
   expect("11222");
 }
 
+// The TSC at the end shows whether the overflow lost 256 MTCs (4096 ns) or none.
+TEST_F(UnseenSwitch, OverflowOfUserCodeBeforeTheSwitch) {
+  for (const bool window : {false, true}) {
+    SCOPED_TRACE(window);
+    bytes_.clear();
+    contexts_ = {};
+    come(1, 10);
+    come(2, 1500);
+    come(2, 1505);
+    sync(1000, kUserLoop);
+    mtcs(1);
+    tips(kUserLoop, 2);
+    writer_.ovf();
+    writer_.fup(kUserLoop);
+    mtcs(2);
+    tips(kUserLoop, 1);
+    writer_.tip_pgd_suppressed();
+    mtcs(40);
+    writer_.tip_pge(kUserLoop);
+    tips(kUserLoop, 1);
+    writer_.tip_pgd_suppressed();
+    time(window ? 1696 + 4096 : 1696);
+    expect(window ? "111?1?22" : "111122");
+  }
+}
+
 TEST_F(UnseenSwitch, TheRecordIsRightIfTheFlowDoesNotShowTheSwitch) {
   come(2, 1020);
   come(2, 1025);
