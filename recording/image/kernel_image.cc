@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <span>
-#include <unordered_map>
 
 #include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
@@ -12,6 +11,7 @@
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/guest.h"
+#include "recording/image/bpf_code.h"
 
 namespace ptd {
 namespace {
@@ -94,45 +94,6 @@ NameRank rank(const KernelSymbol& symbol) {
   return name_rank({symbol.name, true, true, symbol.type == 'T' || weak, weak});
 }
 
-/// The jited functions of all programs by address: each sub-program has its own bytes.
-class BpfFunctions {
- public:
-  explicit BpfFunctions(const std::vector<perfio::BpfProgInfo>& programs) {
-    for (const perfio::BpfProgInfo& program : programs) {
-      uint64_t at = 0;
-      const size_t functions = std::min(program.jited_ksyms.size(), program.jited_func_lens.size());
-      for (size_t i = 0; i < functions; ++i) {
-        const uint64_t length = program.jited_func_lens[i];
-        if (length > program.jited_insns.size() - at) break;
-        std::vector<Function>& here = by_address_[program.jited_ksyms[i]];
-        if (length > 0 && here.size() < kMaxReuse) here.push_back({&program, Bytes(program.jited_insns).subspan(at, length)});
-        at += length;
-      }
-    }
-  }
-  /// The bytes of the function at `ip` of program `id`; without an id (0), of the only program that was ever there. Empty if there is none.
-  [[nodiscard]] Bytes find(uint32_t id, Ip ip, const std::string& name) const {
-    const auto here = by_address_.find(ip.value);
-    if (here == by_address_.end()) return {};
-    if (id == 0) return here->second.size() == 1 ? here->second.front().code : Bytes();
-    Bytes first;
-    for (const Function& function : here->second) {
-      if (function.program->id != id) continue;
-      if (!function.program->name.empty() && name.ends_with(function.program->name)) return function.code;
-      if (first.empty()) first = function.code;
-    }
-    return first;
-  }
-
- private:
-  static constexpr size_t kMaxReuse = 256;  // programs that had one address in turn
-  struct Function {
-    const perfio::BpfProgInfo* program;
-    Bytes code;
-  };
-  std::unordered_map<uint64_t, std::vector<Function>> by_address_;
-};
-
 }  // namespace
 
 std::string KernelImage::text_path() const { return machine_ == 0 ? kKernelName : "[guest.kernel.kallsyms" + suffix_ + "]"; }
@@ -181,9 +142,8 @@ void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, i
     return;
   }
   if (symbol.size_bytes == 0 || symbol.size_bytes > ~symbol.addr) return;
-  // The record of a trampoline says that it takes a page, which others share since Linux 6.9.
-  const bool whole = symbol.type != kKsymbolBpf || symbol.name.starts_with("bpf_prog_");
-  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, whole ? symbol.size_bytes : 1, time)});
+  const bool shares = symbol.type == kKsymbolBpf && shares_page(symbol.name);
+  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, shares ? 1 : symbol.size_bytes, time)});
 }
 
 void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
@@ -495,6 +455,10 @@ uint64_t KernelImage::created_bytes(Ip ip, Interval live) const {
 
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
   const BpfFunctions functions(features.bpf_progs);
+  BpfStarts starts;
+  for (const Ksymbol& symbol : ksymbols_) {
+    if (symbol.type == kKsymbolBpf) starts.add(symbol.ip, lives_.live(symbol.live));
+  }
   const auto module_of_name = [&](const std::string& name, bool bpf) {
     const auto listed = generated_modules_.find(name);
     return module_name(bpf ? "[bpf]" : listed != generated_modules_.end() ? listed->second : "[kernel]");
@@ -505,7 +469,9 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
   for (const Ksymbol& symbol : ksymbols_) {
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
-    const uint64_t created = bpf ? created_bytes(symbol.ip, live) : 0, size_bytes = created != 0 ? created : symbol.size_bytes;
+    const uint64_t created = bpf ? created_bytes(symbol.ip, live) : 0;
+    const bool shares = bpf && created == 0 && shares_page(symbol.name);
+    const uint64_t size_bytes = created != 0 ? created : shares ? starts.free_after(symbol.ip, symbol.size_bytes, live) : symbol.size_bytes;
     image.add_range({kernel_of_machine(machine_), symbol.ip, size_bytes, live, symbol.name, module_of_name(symbol.name, bpf)});
     if (!bpf) continue;  // OOL: its bytes are pokes
     Section section;

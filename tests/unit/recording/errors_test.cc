@@ -265,6 +265,9 @@ class Limit {
 };
 
 TEST(ErrorCodes, Resources) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need address space";
+#endif
   TempDir dir;
   RawOptions raw;
   raw.pt_path = save(dir / "trace", psb());

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfio/format/wire.h"
 #include "recording/rename_places.h"
 #include "tests/unit/recording/fold_support.h"
 
