@@ -11,6 +11,7 @@
 #include "image/likeliest_section.h"
 #include "image/mapped_kind.h"
 #include "image/placed_name.h"
+#include "image/symbols/kernel_debug.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 
@@ -109,7 +110,7 @@ uint32_t FunctionFinder::module_number(std::string_view module) {
 FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
   const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
-  if (is_kernel_space(space)) return {section == nullptr ? "[kernel]" : section->path, ip.value, valid};
+  if (is_kernel_space(space)) return {section == nullptr || section->path == kKernelTextPath ? "[kernel]" : section->path, ip.value, valid};
   const auto is_file_of = [](const Section& code) { return shows_file(code.path) || (code.path.starts_with("/memfd:") && !code.build_id.empty()); };
   if (section == nullptr || !is_file_of(*section)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;

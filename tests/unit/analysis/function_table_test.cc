@@ -91,5 +91,23 @@ TEST(FunctionFinder, UnnamedCodeHasNoNegativeOffset) {
   }
 }
 
+// With a copy of the kernel's text and without one, unnamed code has the module of the kernel's functions.
+TEST(FunctionFinder, UnnamedCodeOfTheKernelHasOneModule) {
+  constexpr Ip kCopied{0xffffffffc04b4000}, kUnknown{0xffffffffc04c0000};
+  TimelineBuilder builder;
+  Section section;
+  section.space = kKernelSpace;
+  section.ip = kCopied;
+  section.size_bytes = 0x1000;
+  section.path = "[kernel.kallsyms]";
+  builder.add_section(section);
+  const Timeline timeline = builder.build();
+  Symbolizer symbols(timeline);
+  FunctionTable table;
+  FunctionFinder finder(symbols, timeline, table);
+  EXPECT_EQ(table.info(finder.unnamed_entry(kKernelSpace, kCopied, TimeNs{1})).name, "[kernel]+0xffffffffc04b4000");
+  EXPECT_EQ(table.info(finder.unnamed_entry(kKernelSpace, kUnknown, TimeNs{1})).name, "[kernel]+0xffffffffc04c0000");
+}
+
 }  // namespace
 }  // namespace ptd
