@@ -211,6 +211,8 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
           return Error{ErrorCode::missing_part, what + "parts are missing", at};
         if (version != 1 && get<uint64_t>(*content, sizeof count) != header_hash)
           return Error{ErrorCode::bad_checksum, what + "the headers of the parts do not match their checksum", at};
+        if (file.size() - at != kChunkHeaderBytes + header.stored_bytes)
+          return Error{ErrorCode::contradictory_record, what + "the file goes on after it", at};
         return chunks;
       }
       if (!chunks.emplace(header.type, std::move(content).value()).second)

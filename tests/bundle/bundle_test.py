@@ -327,6 +327,8 @@ class Bundles(unittest.TestCase):
 
         self.assertIn("version 3", message(whole[:8] + b"\3" + whole[9:]))
         self.assertIn("parts are missing", message(whole[:8] + b"\1" + whole[9:]))
+        for more in (b"\0", b"xxxx" + bytes(4) + (2**64 - 32).to_bytes(8, "little") + bytes(16)):
+            self.assertIn("the file goes on after it", message(whole + more))
         for cut in list(range(9, 200)) + list(range(200, len(whole), 997)) + [len(whole) - 1]:
             self.assertRegex(message(whole[:cut]), r"truncated|ends inside|ends early", cut)
         for at in range(16, len(whole), 501):
