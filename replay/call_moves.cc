@@ -23,6 +23,9 @@ bool sets_up_x86_frame(const BlockInfo& block, Ip ip) {
   return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
 }
 
+// Whether the thread goes on after a walk that has stopped, with an instruction or another gap. Looks at most at `budget` blocks and items of other threads.
+bool goes_on(ThreadWalk walk, uint64_t budget) { return walk.enter(budget) != ThreadWalk::Item::end; }
+
 }  // namespace
 
 // Lines
@@ -155,7 +158,7 @@ MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
     const ThreadWalk::Item item = walk.enter(budget);
     if (item == ThreadWalk::Item::gap) walk.leave_gap();
     if (item != ThreadWalk::Item::piece) {
-      const bool ends = item == ThreadWalk::Item::end || !walk.cursor().next_place(thread);
+      const bool ends = item == ThreadWalk::Item::end || !goes_on(walk, kMostBlocks);
       take(walk.cursor(), thread);
       if (ends) return to_end(thread);
       return {item == ThreadWalk::Item::gap ? Why::gap : Why::budget};
