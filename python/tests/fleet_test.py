@@ -28,7 +28,7 @@ from ptdecode.fleet import Plan, decode_unit, write_plan
 from ptdecode.fleet import query as queries
 from ptdecode.fleet import units
 from ptdecode.fleet.merge import follow_calls, merge
-from ptdecode.fleet.run import Board, NoWorkers, run, status
+from ptdecode.fleet.run import Board, NoWorkers, run, status, unfinished
 from ptdecode.fleet.store import Store
 from ptdecode.fleet.units import CALL_COLUMNS, UNIT_TABLES, recording_id
 
@@ -248,6 +248,30 @@ class Fleet(unittest.TestCase):
             for path in (good, bad):
                 self.assertEqual(differences(self.store, recording_id(str(path)), recording), {})
 
+    def test_a_failed_plan_is_tried_again(self):
+        """A recording that cannot be planned stays listed until it can, and is planned as it was asked for."""
+        good, bad = self.folder / "good.bundle", self.folder / "bad.bundle"
+        whole = (SOURCE / "data/user/patch.bundle").read_bytes()
+        good.write_bytes(whole)
+        bad.write_bytes(whole[:3000])
+        options = {"symfs": [str(self.folder)]}
+        run(self.store.root, [str(good), str(bad)], "local", 1, 2000, options, calls=False)
+        done = {name: os.stat(self.store.path(name)).st_mtime_ns for name in self.store.list("_done")}
+        self.store.remove(f"_merged/{recording_id(str(good))}.json")  # as if the run had ended before
+        for repaired in (False, True):
+            self.assertEqual([each["task"].split("/")[0] for each in status(self.store.root)["failed"]], ["plan"])
+            if repaired:
+                bad.write_bytes(whole)
+            left = unfinished(self.store.root, {})
+            self.assertEqual(left[-1], (str(bad), {"unit_bytes": 2000, "options": options, "calls": False}))
+            self.assertEqual(len(left), 1 if repaired else 2)
+            board = run(self.store.root, left, "local", 1, calls=None)
+            self.assertEqual(len(board.failures), 0 if repaired else 1)
+        self.assertEqual(status(self.store.root)["failed"], [])
+        self.assertEqual({name: os.stat(self.store.path(name)).st_mtime_ns for name in done}, done)
+        facts = self.store.get_json(f"_plans/{recording_id(str(bad))}.json")
+        self.assertEqual((facts["calls"], facts["units"] > 1), (False, True))
+
     def test_steps_again(self):
         """A merge that cannot use groups decodes the steps of each unit, and gives the same calls."""
         path = SOURCE / "data/user/patch.bundle"
@@ -307,6 +331,7 @@ class Fleet(unittest.TestCase):
 
     def test_queries(self):
         """The saved queries against the tables of one machine."""
+        self.store = Store(str(self.folder / "it's [1]"))  # characters that SQL and patterns treat specially
         path = SOURCE / "data/user/patch.bundle"
         facts = write_plan(str(path), self.store, 2000)
         for unit in range(facts["units"]):

@@ -31,7 +31,7 @@ def _add_recording_options(parser: argparse.ArgumentParser) -> None:
 def _plan(words: argparse.Namespace) -> int:
     from .units import write_plan
 
-    facts = write_plan(words.recording, Store(words.out), int(words.unit_mb * 2**20), _options(words))
+    facts = write_plan(words.recording, Store(words.out), _unit_bytes(words) or 0, _options(words))
     print(json.dumps({key: facts[key] for key in ("recording", "units", "seconds")}))
     return 0
 
@@ -50,9 +50,17 @@ def _merge(words: argparse.Namespace) -> int:
     return 0
 
 
+def _unit_bytes(words: argparse.Namespace) -> "int | None":
+    return None if words.unit_mb is None else int(words.unit_mb * 2**20)
+
+
 def _run(words: argparse.Namespace) -> int:
-    board = run.run(words.out, words.recordings, words.scheduler, words.workers, int(words.unit_mb * 2**20), _options(words),
-                    None if words.quiet else run.print_line, calls=not words.no_calls)
+    return _decode(words, words.recordings, not words.no_calls)
+
+
+def _decode(words: argparse.Namespace, recordings: "list[Any]", calls: "bool | None") -> int:
+    board = run.run(words.out, recordings, words.scheduler, words.workers, _unit_bytes(words) or 0, _options(words),
+                    None if words.quiet else run.print_line, calls=calls)
     if not words.quiet and sys.stderr.isatty():
         sys.stderr.write("\n")
     for task, reason in board.failures.items():
@@ -61,8 +69,10 @@ def _run(words: argparse.Namespace) -> int:
 
 
 def _resume(words: argparse.Namespace) -> int:
-    words.recordings = [recording["source"] for recording in run.status(words.out)["recordings"] if not recording["merged"]]
-    return _run(words)
+    recordings = run.unfinished(words.out, _options(words), _unit_bytes(words))
+    if words.no_calls:  # of those without a plan
+        recordings = [(source, {**how, "calls": False}) for source, how in recordings]
+    return _decode(words, recordings, None)
 
 
 def _status(words: argparse.Namespace) -> int:
@@ -103,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--out", required=True, help="the folder of the results: a path that all machines share, or a URL")
         return command
 
-    for name, work, text in (("run", _run, "decode recordings with Dask"), ("resume", _resume, "go on with the recordings that are planned and not merged")):
+    for name, work, text in (("run", _run, "decode recordings with Dask"), ("resume", _resume, "go on with recordings that are not merged, as they were planned")):
         command = add(name, work, text)
         if name == "run":
             command.add_argument("recordings", nargs="+", help="paths or URLs")
@@ -112,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--no-calls", action="store_true", help="leave out the table calls, which has a row for each call")
         command.add_argument("--quiet", action="store_true", help="no progress")
         _add_recording_options(command)
+        if name == "resume":
+            command.set_defaults(unit_mb=None)
     add("status", _status, "list what is planned, done and failed").add_argument("--json", action="store_true")
     command = add("plan", _plan, "plan one recording")
     command.add_argument("recording", help="path or URL")

@@ -7,7 +7,7 @@ import tempfile
 from typing import Any
 
 from .. import Error
-from .store import Store
+from .store import Store, sql_file, sql_text
 from .units import ALL_STEPS, CALL_COLUMNS, CALL_TABLES, UNIT_TABLES, Plan, decode_steps, write_table
 
 FANOUT = 32  # files that one step of the tree adds up
@@ -37,11 +37,11 @@ def add_up(store: Store, table: str, files: "list[str]", output: str) -> int:
         with duckdb.connect() as connection:
             connection.execute("set preserve_insertion_order = false").fetchall()
             inner = f"select {keys}, sum(\"count\") as \"count\", sum(uncertain) as uncertain, min(first_ns) as first_ns, {first} as named " \
-                    f"from read_parquet({local!r}, filename = true, hive_partitioning = false) group by {keys}"
+                    f"from read_parquet([{', '.join(sql_file(name) for name in local)}], filename = true, hive_partitioning = false) group by {keys}"
             order = "order by \"count\" desc, " + keys
             columns = columns.replace('sum("count")', '"count"').replace("sum(uncertain)", "uncertain").replace("min(first_ns)", "first_ns")
-            connection.execute(f"copy (select {columns} from ({inner}) {order}) to '{result}' (format parquet, compression zstd)").fetchall()
-            rows = connection.execute(f"select count(*) from read_parquet('{result}')").fetchall()[0][0]
+            connection.execute(f"copy (select {columns} from ({inner}) {order}) to {sql_text(result)} (format parquet, compression zstd)").fetchall()
+            rows = connection.execute(f"select count(*) from read_parquet({sql_file(result)})").fetchall()[0][0]
         store.put(result, output)
     return rows
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .store import is_url
+from .store import is_url, plain_glob, sql_text
 
 #: Tables of a query: where their files are. `edges` and `block_counts` are those of whole recordings.
 TABLES = {"edges": "merged/edges", "block_counts": "merged/block_counts", "open_calls": "open_calls", "call_groups": "call_groups", "finished_calls": "calls", "functions": "functions", "gaps": "gaps", "events": "events",
@@ -58,11 +58,11 @@ def connect(root: str) -> Any:
         system, _ = filesystem(root)
         connection.register_filesystem(system)
     for view, folder in TABLES.items():
-        pattern = f"{str(root).rstrip('/')}/{folder}/**/*.parquet"
+        pattern = f"{plain_glob(str(root).rstrip('/'))}/{folder}/**/*.parquet"
         files = connection.execute("select count(*) from glob(?)", [pattern]).fetchall()[0][0]
         if files:
             views.add(view)
-            connection.execute(f"create view {view} as select * from read_parquet('{pattern}', hive_partitioning = true, hive_types_autocast = false, "
+            connection.execute(f"create view {view} as select * from read_parquet({sql_text(pattern)}, hive_partitioning = true, hive_types_autocast = false, "
                                "union_by_name = true)").fetchall()
     if {"open_calls", "call_groups", "finished_calls", "functions"} <= views:
         connection.execute(CALLS).fetchall()

@@ -43,11 +43,14 @@ def _calls(root: str, name: str, tables: "tuple[str, ...]") -> "dict[str, int]":
 
 
 class Board:
-    """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them."""
+    """What is left to do of all recordings. It knows nothing of Dask: `take` gives tasks, `done` and `failed` report them.
 
-    def __init__(self, store: Store, sources: "Iterable[str]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
-                 calls: bool = True) -> None:
-        self.store, self.unit_bytes, self.options = store, unit_bytes, options or {}
+    sources: paths or URLs, or pairs of one and how it is planned: unit_bytes, options, calls. `calls` None: a plan's units write what they wrote before.
+    """
+
+    def __init__(self, store: Store, sources: "Iterable[Any]", unit_bytes: int = 0, options: "Optional[dict[str, Any]]" = None,
+                 calls: Optional[bool] = True) -> None:
+        self.store = store
         self.ready: "list[Task]" = []
         self.failures: "dict[str, str]" = {}
         self.counts = {"units": 0, "units_done": 0, "bytes": 0, "bytes_done": 0}
@@ -56,16 +59,22 @@ class Board:
         done = set(store.list("_done", ".json"))
         merged = {name.split("/")[-1][:-len(".json")] for name in store.list("_merged", ".json")}
         planned = {name.split("/")[-1][:-len(".json")] for name in store.list("_plans", ".json")}
-        for old in store.list("_failed", ".json"):
-            store.remove(old)
-        for source in sources:
+        failed = {old: store.get_json(old) for old in store.list("_failed", ".json")}
+        given = {"unit_bytes": unit_bytes, "options": options or {}, "calls": calls is not False}
+        for each in sources:
+            source, how = each if isinstance(each, tuple) else (each, given)
+            for old in [old for old, failure in failed.items() if failure.get("source") == os.fsdecode(source)]:
+                store.remove(old)
+                del failed[old]
             try:
                 name = recording_id(source)
             except (OSError, ValueError) as error:
-                self._give_up(f"plan {source}", f"{type(error).__name__}: {error}")
+                self._give_up(f"plan {source}", f"{type(error).__name__}: {error}", source, how)
                 continue
             if name in self._left:
                 continue
+            for old in [old for old, failure in failed.items() if name in failure["task"].split("/")]:
+                store.remove(old)
             facts = store.get_json(f"_plans/{name}.json") if name in planned else None
             if facts and calls and not facts.get("calls", True):
                 facts = None  # planned without calls
@@ -75,7 +84,8 @@ class Board:
             if facts:
                 self._units(name, facts, done)
             else:
-                self.ready.append(Task(f"plan/{name}", _plan, (store.root, os.fsdecode(source), unit_bytes, self.options, calls)))
+                arguments = (store.root, os.fsdecode(source), how["unit_bytes"], how["options"], how["calls"])
+                self.ready.append(Task(f"plan/{name}", _plan, arguments))
 
     def _units(self, name: str, facts: "dict[str, Any]", done: "set[str]") -> None:
         waits = set()
@@ -149,7 +159,11 @@ class Board:
         if task.attempts < ATTEMPTS:
             self.ready.append(task)
             return True
-        self._give_up(task.key, reason)
+        if task.work is _plan:
+            _, source, unit_bytes, options, calls = task.arguments
+            self._give_up(task.key, reason, source, {"unit_bytes": unit_bytes, "options": options, "calls": calls})
+        else:
+            self._give_up(task.key, reason)
         return False
 
     def check_complete(self) -> None:
@@ -159,10 +173,14 @@ class Board:
             if waits and not failed:
                 self._give_up(f"recording/{name}", f"not complete, {len(waits)} tasks are left; run it again")
 
-    def _give_up(self, key: str, reason: str) -> None:
+    def _give_up(self, key: str, reason: str, source: Any = None, how: "Optional[dict[str, Any]]" = None) -> None:
+        """`source`: of a recording that has no plan."""
         self.failures[key] = reason
+        facts: "dict[str, Any]" = {"task": key, "reason": reason, "attempts": ATTEMPTS}
+        if source is not None:
+            facts.update(source=os.fsdecode(source), how=how)
         try:
-            self.store.put_json({"task": key, "reason": reason, "attempts": ATTEMPTS}, f"_failed/{key.replace('/', '.')}.json")
+            self.store.put_json(facts, f"_failed/{key.replace('/', '.')}.json")
         except OSError:  # the store may be what fails
             pass
 
@@ -200,11 +218,12 @@ def cluster(scheduler: str, workers: Optional[int]) -> "tuple[Any, Any]":
         raise LostScheduler(reason_of(error)) from error
 
 
-def run(root: str, sources: "Iterable[str]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
+def run(root: str, sources: "Iterable[Any]", scheduler: str = "local", workers: Optional[int] = None, unit_bytes: int = 0,
         options: "Optional[dict[str, Any]]" = None, progress: Optional[Callable[[str], None]] = None, patience: float = 600,
-        calls: bool = True) -> Board:
+        calls: Optional[bool] = True) -> Board:
     """Decodes recordings into the store at `root`. Returns the board: its failures are what could not be done.
 
+    sources, unit_bytes, options, calls: as for Board.
     patience: seconds to wait for an unreachable scheduler, and for workers if there are none. For workers of Slurm's queue, the wait has no limit.
     Errors: NoWorkers, LostScheduler.
     """
@@ -368,8 +387,18 @@ def status(root: str) -> "dict[str, Any]":
     for name in store.list("_plans", ".json"):
         facts = store.get_json(name)
         recordings.append({"recording": facts["recording"], "source": facts["source"], "units": facts["units"], "done": done.get(facts["recording"], 0),
-                           "merged": facts["recording"] in merged})
+                           "merged": facts["recording"] in merged,
+                           "how": {"unit_bytes": 0, "options": {}, **facts.get("how", {}), "calls": facts.get("calls", True)}})
     return {"recordings": recordings, "failed": [store.get_json(name) for name in store.list("_failed", ".json")]}
+
+
+def unfinished(root: str, options: "dict[str, Any]", unit_bytes: Optional[int] = None) -> "list[tuple[str, dict[str, Any]]]":
+    """The recordings of a store that are not merged, with how each was planned, as Board takes them. What `options` and `unit_bytes` give has priority."""
+    facts = status(root)
+    left = [(each["source"], each["how"]) for each in facts["recordings"] if not each["merged"]]
+    left += [(each["source"], each["how"]) for each in facts["failed"] if "source" in each and each["source"] not in dict(left)]
+    chosen = {key: value for key, value in options.items() if value}
+    return [(source, {**how, "options": {**how["options"], **chosen}, **({} if unit_bytes is None else {"unit_bytes": unit_bytes})}) for source, how in left]
 
 
 def print_line(line: str) -> None:

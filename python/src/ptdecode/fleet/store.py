@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from typing import Any, Iterator
@@ -19,6 +20,20 @@ def filesystem(url: str) -> "tuple[Any, str]":
     import fsspec
 
     return fsspec.core.url_to_fs(str(url))
+
+
+def sql_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def plain_glob(path: str) -> str:
+    """A pattern of DuckDB that matches only `path`."""
+    return path if is_url(path) else re.sub(r"([*?[])", r"[\1]", path)
+
+
+def sql_file(path: str) -> str:
+    """One file, in SQL of DuckDB."""
+    return sql_text(plain_glob(path))
 
 
 class Store:

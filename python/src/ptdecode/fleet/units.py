@@ -159,7 +159,7 @@ def write_plan(path: str, store: Store, unit_bytes: int = 0, options: "Optional[
                  # Of a URL, the trace is the file that was planned.
                  "traces": [path for _ in traces] if is_url(path) else [os.path.abspath(trace) for trace in traces],
                  "files": opened.facts["files"], "host": info.get("host"), "kernel": info.get("kernel"), "time_ns": info.get("time_ns"), "rows": rows,
-                 "calls": calls}
+                 "calls": calls, "how": {"unit_bytes": unit_bytes, "options": given}}
         store.put(plan, f"_plans/{name}.plan")
     facts["seconds"], facts["processor_seconds"] = time.monotonic() - started, time.process_time() - used
     table = pyarrow.table({"recording": [name], "source": [path], "host": [facts["host"]], "kernel": [facts["kernel"]],
