@@ -177,7 +177,7 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
 TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEntry& last, const RecordingData& data) {
   constexpr uint64_t kMostBytes = 4U << 20;  // that are read for it
   const Interval time = index.time_of(last, data.timing);
-  const bool is_cut = data.is_part && data.arm.empty();  // the records say when more was written than this part has
+  const bool is_cut = data.part != Interval{} && data.arm.empty();  // the records say when more was written than this part has
   if ((time.last != kTimeMax && !is_cut) || !data.timing.use_time || time.first == kTimeMin) return time.last;
   std::vector<std::byte> scratch;
   const Bytes bytes = stream.read(last.offset_bytes, std::min(stream.end_offset(), last.offset_bytes + kMostBytes), scratch);

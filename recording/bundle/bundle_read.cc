@@ -90,7 +90,7 @@ class Loader {
 bool Loader::read_info(ByteReader in) {
   data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
   data_.description = in.text();
-  data_.is_part = in.interval() != Interval{};
+  data_.part = in.interval();
   return in.done();
 }
 
@@ -434,7 +434,7 @@ Status Loader::load() {
 
 }  // namespace
 
-bool is_part_of_trace(const Recording& recording) { return data_of(recording).is_part; }
+bool is_part_of_trace(const Recording& recording) { return data_of(recording).part != Interval{}; }
 
 bool looks_like_bundle(const std::string& path) {
   auto file = MappedFile::open(path);

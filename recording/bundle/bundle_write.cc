@@ -70,7 +70,7 @@ class Writer {
   const ImageLog& log_;
   BundleReport& report_;
   const PlanData* plan_ = nullptr;  // null: a bundle
-  Interval time_;
+  Interval time_, part_;  // what was asked for; the recording may itself be a part
   std::vector<SegmentSpan> spans_;
   std::vector<StreamCut> cuts_;
   ScanResult scan_;
@@ -81,6 +81,7 @@ class Writer {
 
 void Writer::cut(Interval time) {
   time_ = time;
+  part_ = intersect(time, data_.part);
   for (uint32_t s = 0; s < data_.streams.size(); ++s) {
     const SegmentSpan span = spans_of(recording_, s, time);
     const bool at_start = time.first == kTimeMin;
@@ -147,7 +148,7 @@ Status Writer::write_info(BundleFileWriter& file) const {
   ByteWriter out;
   out.number(static_cast<uint64_t>(data_.kind));
   out.text(data_.description);
-  out.interval(time_);
+  out.interval(part_);
   return file.add(chunk::kInfo, out.bytes());
 }
 
@@ -385,7 +386,7 @@ Status Writer::write_pokes(BundleFileWriter& file) const {
 
 // The order of pokes is found by counting over whole traces; a part of them cannot be counted again.
 Status Writer::write_spans(BundleFileWriter& file) const {
-  if (plan_ == nullptr ? time_ == Interval{} : data_.anchors.empty()) return {};
+  if (plan_ == nullptr ? part_ == Interval{} : data_.anchors.empty()) return {};
   ByteWriter out;
   out.number(data_.anchors.size());
   for (size_t s = 0; s < data_.anchors.size(); ++s) {

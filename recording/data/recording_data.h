@@ -60,7 +60,7 @@ struct RecordingData {
   std::string period_contradicts;  ///< a sentence, if MTC packets have another period than the settings say, as found by index_streams()
   Origin origin;
   std::string description;
-  bool is_part = false;  ///< a bundle that was cut to a time
+  Interval part;  ///< the time to which a bundle was cut; Interval{}: it was not
   EventNames event_names;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
   PageRelease pages;

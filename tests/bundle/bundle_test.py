@@ -163,6 +163,8 @@ class Bundles(unittest.TestCase):
             status, out, err = run(["functions", "-i", part, "--time", "60%-90%"])
             self.assertEqual(status, 0, err)
             self.assertRegex(out, rb"instructions|function")
+            copy = pathlib.Path(shutil.copy(part, self.tmp / "copy.ptb"))
+            self.assertEqual(self.make([copy]).read_bytes(), copy.read_bytes())
 
     def test_facts_of_the_recording(self):
         """Where and by what it was made, as `info` tells, and times of day."""
