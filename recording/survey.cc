@@ -376,7 +376,8 @@ Survey survey_of(const Recording& recording) {
     std::string source;
     if (const arm::TraceConfig* config = recording.arm_config(static_cast<uint32_t>(survey.streams.size()))) {
       sources.push_back(*config);
-      source = stream.source + " " + arm::name(config->protocol) + " of " + (stream.core.empty() ? "an unknown core" : stream.core);
+      source = std::string(arm::name(config->protocol)) + " of " + (stream.core.empty() ? "an unknown core" : stream.core);
+      if (stream.source != source) source = stream.source + " " + source;
     }
     const Interval time = recording.has_time_conversion() ? stream.time : Interval{};
     survey.streams.push_back({stream.cpu, stream.tid, source, stream.size_bytes, time});

@@ -213,6 +213,7 @@ class SidebandFold {
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
+  std::set<int32_t> started_;  // threads with an ITRACE_START
   TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;

@@ -342,7 +342,8 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceS
   check_writer(record, "ITRACE_START", start.pid, start.tid);
   if (start.pid < 0 || start.tid < 0) return;
   const Context context = context_of(start.pid, start.tid);
-  if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
+  // A trace without times begins with the thread's first program; later ones begin at their records.
+  if (start.tid > 0 && started_.insert(start.tid).second) data_.contexts.add_thread(start.tid, kTimeMin, context);
   if (!record.sample_id.has_time) return;
   if (!per_cpu_) programs_.on_start(start.tid, TimeNs{record.sample_id.time});
   if (per_cpu_ && !is_arm_) task_switches_.on_start(record);

@@ -183,6 +183,7 @@ TEST_F(Fold, TraceThatStartsAgainIsAProgramWithoutComm) {
   EXPECT_EQ(data_->comms.at(10).back(), (std::pair{TimeNs{2000}, std::string()}));
   EXPECT_EQ(run(2000, true), 0);
   EXPECT_EQ(data_->comms.at(10).back().second, "two");
+  EXPECT_EQ(space(1), space(1500)) << "a trace without times begins with the first program";
   EXPECT_EQ(run(1000, false), 0);  // the record is there twice
   EXPECT_EQ(run(1500, false), 0);  // nothing is mapped then
 }
