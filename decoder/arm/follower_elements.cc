@@ -126,8 +126,11 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
     const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, choices_);
     const bool whole = run.instructions == element.aux;
     const bool branch = whole && run.stop == RunStop::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
-    told = whole && (run.end == target || branch);
-    if (told) give_block(run, branch ? BlockFlag::taken | BlockFlag::ends_in_branch : uint16_t{0});
+    const bool taken = branch && (!run.conditional || run.end != target);
+    told = whole && (!taken ? run.end == target : run.last.cls == ArmClass::indirect || run.target == target);
+    uint16_t flags = branch ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0};
+    if (taken) flags |= static_cast<uint16_t>(BlockFlag::taken);
+    if (told) give_block(run, flags);
   }
   if (!told) {
     give_event(EventKind::skipped, known() ? kEventHasFrom | kEventHasTo : kEventHasTo, start, target, element.aux, 0,
