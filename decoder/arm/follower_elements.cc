@@ -191,7 +191,7 @@ void Follower::source_address(const Element& element) {
 
 void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
-  if (!options_.use_time || (flags & kFlagNoTime) != 0) return;
+  if (!options_.use_time || (flags & kFlagNoTime) != 0 || value == 0) return;  // 0: the trace unit has no timestamp
   const Tsc ticks{value};
   Interval at = options_.time.to_interval(ticks, ticks);
   if (at.last.value < at.first.value) at.last = at.first;

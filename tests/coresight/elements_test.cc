@@ -278,6 +278,17 @@ TEST(ArmElements, AnExceptionBeforeTheFirstBlockHasAThread) {
   }
 }
 
+// [ETMv4] "Timestamp": 0 says that the trace unit has no timestamp.
+TEST(ArmElements, ATimestampOfZeroIsNoTime) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  const ElementOutput output = decode(etmv4(), kBase64, code, trace(kA64, {0x02, 0x10, 0xf7, 0x02, 0x00, 0x06, 0x1d, 0x95, 0x04, 0x95, 0x02, 0xf7}));
+  for (const Event& event : output.events) {
+    if (event.kind != EventKind::async_branch) continue;
+    EXPECT_EQ(event.time.first, TimeNs{0x10});
+  }
+  EXPECT_EQ(count(output, EventKind::async_branch), 1U);
+}
+
 // [ETMv4] "Exception types", Call: at EL0 its instruction is SVC, even where the code is missing. At EL1 it may be HVC or SMC.
 TEST(ArmElements, ACallWithoutCodeIsASystemCall) {
   const auto code = code_of<uint32_t>({kNop64, kNop64});
