@@ -102,7 +102,8 @@ void LossTimes::add_lost(TimeNs first, TimeNs last, const Change& whose) {
 void LossTimes::share_loss(TimeNs first, TimeNs last) {
   if (cpu_ < 0) {
     if (runs_.empty()) return add_lost(first, last, now_);
-    for (const ThreadSchedule::OnCpu& run : runs_) add_lost(std::max(run.first, first), std::min(run.last, last), now_);
+    auto run = std::lower_bound(runs_.begin(), runs_.end(), first, [](const ThreadSchedule::OnCpu& r, TimeNs t) { return r.last <= t; });
+    for (; run != runs_.end() && run->first < last; ++run) add_lost(std::max(run->first, first), std::min(run->last, last), now_);
     return;
   }
   const std::vector<ContextTrack::Switch>& switches = contexts_.switches(cpu_);

@@ -46,6 +46,7 @@ struct Decoder::State {
   KnownSwitches known;
   FollowOptions follow;
   CheckedSegment checked;
+  TimestampIndex times;
   RunCache runs;
   Flows all;
   Resolver resolver;
@@ -59,8 +60,10 @@ Decoder::~Decoder() = default;
 void Decoder::begin(const AuxSegment& segment) {
   State& state = *state_;
   state.checked = check_segment(segment, state.config, state.follow, state.known);
-  state.all.begin(state.checked.segment, state.checked.wrong_contexts);
-  state.resolver.begin(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), state.checked.timestamps.repairs);
+  const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
+  state.times.begin(bytes, state.config, state.checked.timestamps.repairs);
+  state.all.begin(state.checked.segment, state.checked.wrong_contexts, &state.times);
+  state.resolver.begin(bytes, state.checked.timestamps.repairs);
   state.windows.begin();
 }
 

@@ -107,17 +107,15 @@ uint64_t ElementQueue::cancel(uint64_t count) {
 bool ElementQueue::mispredict() {
   unbind();
   waits_ = Waits::no;
-  for (size_t i = elements_.size(); i-- > first_;) {
-    Element& element = elements_[i];
-    if (element.kind == ElementKind::atoms) {
-      element.value ^= uint64_t{1} << (element.count - 1);
-      return true;
-    }
-    if (element.kind == ElementKind::unseen) return true;
-    ++passed_;
-    if (element.kind == ElementKind::address) elements_.erase(elements_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  return false;
+  size_t after = elements_.size();  // of the newest atom
+  while (after > first_ && elements_[after - 1].kind != ElementKind::atoms && elements_[after - 1].kind != ElementKind::unseen) --after;
+  const auto rest = elements_.begin() + static_cast<std::ptrdiff_t>(after);
+  elements_.erase(std::remove_if(rest, elements_.end(), [](const Element& each) { return each.kind == ElementKind::address; }), elements_.end());
+  passed_ += elements_.size() - after;
+  if (after == first_) return false;
+  Element& element = elements_[after - 1];
+  if (element.kind == ElementKind::atoms) element.value ^= uint64_t{1} << (element.count - 1);
+  return true;
 }
 
 }  // namespace ptd::arm

@@ -99,8 +99,8 @@ class ElementQueue {
 
   /// Returns the number of elements that need an address after them.
   [[nodiscard]] size_t bound() const { return bound_; }
-  /// Returns whether cancels and mispredictions skipped more surviving elements than any trace unit writes.
-  [[nodiscard]] bool is_unwieldy() const { return passed_ > kMostPassed; }
+  /// Returns whether cancels and mispredictions skipped more surviving elements than any trace unit writes in `bytes` of trace.
+  [[nodiscard]] bool is_unwieldy(uint64_t bytes) const { return passed_ > kLeastPassed + kPassedPerByte * bytes; }
   /// Removes the newest `count` P0 elements and their dependent elements; time, events and values of software stay. Returns the number of
   /// removed P0 elements.
   uint64_t cancel(uint64_t count);
@@ -111,9 +111,9 @@ class ElementQueue {
   void keep_bound(const Element& element);
   void unbind() { loose_ = loose_ || bound_ != 0; }
   static bool is_bound(const Element& element) { return element.kind == ElementKind::exception || element.kind == ElementKind::q; }
-  static constexpr uint64_t kMostPassed = 1U << 22;
+  static constexpr uint64_t kLeastPassed = 1U << 22, kPassedPerByte = 16;
   std::vector<Element> elements_;
-  uint64_t passed_ = 0;
+  uint64_t passed_ = 0;  // elements that cancels and mispredictions skipped, without those that they removed
   size_t first_ = 0;
   size_t bound_ = 0;    // elements that need an address after them, optionally preceded by a context
   bool loose_ = false;  // some of them may have no address

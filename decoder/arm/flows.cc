@@ -41,7 +41,7 @@ Flows::Flows(RunCache& runs, const ContextTrack& contexts, const TraceConfig& co
   flows_.push_back(std::make_unique<Flow>(Follower(runs, contexts, config, options, script_)));
 }
 
-void Flows::begin(const AuxSegment& segment, std::span<const WrongContext> wrong) {
+void Flows::begin(const AuxSegment& segment, std::span<const WrongContext> wrong, TimestampIndex* times) {
   flows_.resize(1);
   flows_[0]->pending.clear();
   takes_forks_ = dropped_ = limited_ = false;
@@ -49,7 +49,7 @@ void Flows::begin(const AuxSegment& segment, std::span<const WrongContext> wrong
   script_.begin({});
   work_ = 0;
   most_work_ = kLeastWork + kWorkPerByte * segment.bytes.size();
-  only().begin(segment, wrong);
+  only().begin(segment, wrong, times);
 }
 
 void Flows::into(BatchTarget target) {

@@ -28,8 +28,8 @@ class Flows {
   Flows(const Flows&) = delete;
   Flows& operator=(const Flows&) = delete;
 
-  /// `wrong`: parts of the segment; must outlive its decoding.
-  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong);
+  /// See Follower::begin().
+  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong, TimestampIndex* times);
   /// Sets where output goes.
   void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.

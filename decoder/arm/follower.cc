@@ -37,7 +37,7 @@ Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConf
                    ForkScript& script)
     : runs_(&runs), contexts_(&contexts), config_(config), options_(options), choices_(script) {}
 
-void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wrong) {
+void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wrong, TimestampIndex* times) {
   Batch* out = out_;
   const size_t most = most_;
   const Choices choices = choices_;
@@ -51,7 +51,8 @@ void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wr
   time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
   const bool by_cpu = options_.names == ContextNames::none && segment.tid < 0 && segment.cpu >= 0;
   wrong_ = wrong;
-  time_tells_context_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
+  by_time_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
+  times_ = times;
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -87,6 +88,12 @@ void Follower::put_mark(size_t before_block) {
   mark_due_ = false;
   is_marked_ = true;
   marked_mode_ = mode_;
+  marked_ = software_;
+}
+
+/// An event without a block after the context needs the mark of its thread, too.
+void Follower::mark_thread() {
+  if (is_marked_ && (marked_.tid != software_.tid || marked_.pid != software_.pid)) put_mark(out_->blocks.size());
 }
 
 void Follower::give_block(const WaypointRun& run, uint16_t flags) {
@@ -99,7 +106,7 @@ void Follower::give_block(const WaypointRun& run, uint16_t flags) {
     left_ = left;
   }
   if (mark_due_ || mode_ != marked_mode_) put_mark(out_->blocks.size());
-  if (doubtful_) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (doubtful_ || unsure_) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   out_->blocks.push_back({run.node, run.instructions, static_cast<uint16_t>(run.block_flags | flags)});
   flowing_ = true;
 }
@@ -136,6 +143,7 @@ void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_
 
 // Holds an exception until the address of its handler is known.
 void Follower::hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset) {
+  mark_thread();
   exception_ = event_of(EventKind::async_branch, flags, from, number, offset);
   has_exception_ = true;
   exception_dated_ = false;
@@ -235,10 +243,45 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
   if (starting_) tell_start(ip_, offset);
 }
 
+/// Returns the context of a thread at this point of the flow. A thread does not run before its first record.
+Context Follower::context_of(int32_t tid) {
+  const std::vector<ContextTrack::Switch>& changes = contexts_->thread_changes(tid);
+  const auto next = std::ranges::upper_bound(changes, earliest_, {}, &ContextTrack::Switch::time);
+  next_change_ = next == changes.end() ? kTimeMax : next->time;
+  is_new_ = next == changes.begin();
+  if (is_new_ && next != changes.end() && next_change_ <= latest_) return next->to;
+  return contexts_->at_thread(tid, earliest_);
+}
+
+/// Returns the latest possible time of the packet at `offset`.
+TimeNs Follower::time_after(uint64_t offset) const {
+  const Tsc ticks{times_->after(offset)};
+  if (ticks.value == 0) return latest_;
+  const Interval at = options_.time.to_interval(ticks, ticks);
+  const TimeNs last = std::max(at.first, at.last);
+  return std::min(latest_, TimeNs{last.value + std::min(options_.slack_ns, kTimeMax.value - last.value)});
+}
+
+/// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
+/// system calls. Limitation: so does a system call that ends in a handler of a signal, just before exec.
+void Follower::enter_user(uint64_t offset) {
+  entry_ = false;
+  if (times_ == nullptr || !options_.use_time || next_change_ == kTimeMax || next_change_ > latest_ || context_.level != 0) return;
+  const bool is_same = exit_.tid >= 0 && exit_.tid == software_.tid;
+  const bool goes_on = exit_.to.value - ip_.value <= 4 || (!exit_.by_call && segment_.tid >= 0);  // a system call may be repeated
+  if ((is_same && goes_on) || next_change_ > time_after(offset)) return;
+  unsure_ = !is_new_ && !(is_same && exit_.by_call);  // the change may come before or after this
+  if (unsure_) return;
+  earliest_ = proven_ = next_change_;
+  if (time_known_) time_ = {std::max(time_.first, proven_), std::max(time_.last, proven_)};
+  update_context();
+}
+
 void Follower::update_context() {
   software_ = {};
+  next_change_ = kTimeMax;
   if (segment_.tid >= 0) {
-    software_ = contexts_->at_thread(segment_.tid, earliest_);
+    software_ = context_of(segment_.tid);
     if (software_.tid < 0) software_.tid = segment_.tid;
   } else if (segment_.cpu >= 0) {
     software_ = contexts_->at_cpu(segment_.cpu, earliest_);
@@ -246,9 +289,10 @@ void Follower::update_context() {
   const bool named = options_.names == ContextNames::vmid ? context_.has_vmid : context_.has_context_id;
   if (is_wrong_ || (options_.names != ContextNames::none && named)) {
     const auto tid = is_wrong_ ? wrong_.front().tid : static_cast<int32_t>(options_.names == ContextNames::vmid ? context_.vmid : context_.context_id);
-    software_ = contexts_->at_thread(tid, earliest_);
+    software_ = context_of(tid);
     if (software_.tid < 0) software_.tid = tid;
   }
+  time_tells_context_ = by_time_ || (next_change_ != kTimeMax && next_change_ <= latest_);
   space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
   const SpaceId world = context_.present ? options_.worlds[static_cast<size_t>(world_of(context_, config_.protocol))] : kNoSpace;
   if (world != kNoSpace) space_ = world;
@@ -302,6 +346,8 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
   } else if (world_of(before, config_.protocol) != world_of(context_, config_.protocol) && options_.worlds[0] != kNoSpace) {
     update_context();
   }
+  const bool is_other = before.context_id != context_.context_id || before.vmid != context_.vmid;
+  entry_ = context_.level == 0 && (entry_ || is_other || !before.present || before.level != 0);
   run_ = left_ = call_ = 0;
 }
 
@@ -310,7 +356,7 @@ void Follower::trace_on(uint64_t offset) {
   if (flowing_) give_event(EventKind::disabled, 0, {}, {}, 0, 0, offset);
   flowing_ = false;
   returns_.clear();
-  starting_ = true;
+  starting_ = entry_ = true;
   walked_ = false;
 }
 
@@ -369,6 +415,7 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
     }
     return;
   }
+  if (entry_) enter_user(offset);
   if (has_exception_) flush_exception(true, ip_);
   if (starting_) tell_start(ip_, offset);
   // If the bytes of the run have changed since, read it again.
@@ -437,6 +484,7 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
     give_block(run, 0);
     walked_ = true;
   }
+  mark_thread();
   give_gap(reason, end, section, offset);
   forget_calls();
   need_address_ = true;

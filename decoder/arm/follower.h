@@ -66,8 +66,8 @@ class Follower {
  public:
   Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options, ForkScript& script);
 
-  /// `wrong`: parts of the segment; must outlive its decoding.
-  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong);
+  /// `wrong`: parts of the segment. `times`: its timestamps; may be null. Both must outlive its decoding.
+  void begin(const AuxSegment& segment, std::span<const WrongContext> wrong, TimestampIndex* times);
   void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.
   void end(uint64_t uncommitted = 0);
@@ -174,6 +174,10 @@ class Follower {
   void put_mark(size_t before_block);
   void set_place(Ip ip, uint8_t isa);
   void update_context();
+  [[nodiscard]] Context context_of(int32_t tid);
+  [[nodiscard]] TimeNs time_after(uint64_t offset) const;
+  void enter_user(uint64_t offset);
+  void mark_thread();
   bool enter_wrong(uint64_t offset);
   void stop_at(const WaypointRun& run, uint64_t offset);
   bool walk_to(Ip stop, uint64_t offset);
@@ -225,12 +229,26 @@ class Follower {
   SpaceId space_ = kNoSpace;
   TimeNs earliest_, latest_ = kTimeMax;
   bool time_known_ = false;
-  bool time_tells_context_ = false;  ///< the current thread depends on the time
+  bool by_time_ = false;             ///< the current thread depends on the time
+  bool time_tells_context_ = false;  ///< so does it, or its space
+  TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
+  bool is_new_ = false;              ///< it has no space before that
+  TimeNs proven_;                    ///< what was executed proves that this time has come
+  TimestampIndex* times_ = nullptr;
+  bool entry_ = false;   ///< user code may begin at the next instruction
+  bool unsure_ = false;  ///< up to the next timestamp: the space may be wrong
+  struct UserExit {
+    int32_t tid = -1;
+    Ip to;  ///< where the thread continues, unless it calls exec or handles a signal
+    bool by_call = false;
+  };
+  UserExit exit_;  ///< the last exception of user code
   std::span<const WrongContext> wrong_;  ///< the part at the current packet, or the next, and those after it
   bool is_wrong_ = false;                ///< the current packet is in it
   Interval time_;
   uint64_t cycles_ = 0;
   bool mark_due_ = true, is_marked_ = false;  ///< is_marked_: the segment has a mark
+  Context marked_;                            ///< of the last mark
   ExecMode marked_mode_ = ExecMode::unknown;
 
   // An exception that is held until its handler's address

@@ -62,6 +62,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   flush_exception(false, {});
   const Ip back = is64_ ? preferred_return : Ip{preferred_return.value & 0xffffffffU};
   if (target) set_place(back, isa);
+  if (entry_ && known()) enter_user(element.offset_bytes);
   if (starting_ && known()) tell_start(ip_, element.offset_bytes);
   const bool tail_chain = config_.m_profile && back.value == kTailChainAddress;
   // [ETMv4] "Exception types": the preferred return address of a PE reset is UNKNOWN. ETE has a packet without one.
@@ -79,6 +80,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   const bool calls = walks && known() ? is_after_svc(back) : is_call_of_user(element.value);
   const uint8_t flags = !tells_place ? 0 : calls ? kEventHasFrom | kEventSyscall : kEventHasFrom;
   hold_exception(flags, tells_place ? back : Ip{}, element.value, element.offset_bytes);
+  if (!need_context_ && context_.level == 0) exit_ = {tells_place ? software_.tid : -1, back, element.value == kCallException};
   pop_pending_ = false;
 }
 
@@ -119,6 +121,7 @@ void Follower::waypoint(Ip last, uint64_t offset) {
 /// Executes a Q element: instructions without atoms, `element.aux` of them if the count is known, after which the flow is at `next`.
 void Follower::q(const Element& element, Ip next, uint8_t isa) {
   offset_ = element.offset_bytes;
+  if (entry_ && known()) enter_user(offset_);
   const Ip target = is64_ ? next : Ip{next.value & 0xffffffffU};
   const Ip start = ip_;
   bool told = false;
@@ -126,8 +129,11 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
     const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, choices_);
     const bool whole = run.instructions == element.aux;
     const bool branch = whole && run.stop == RunStop::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
-    told = whole && (run.end == target || branch);
-    if (told) give_block(run, branch ? BlockFlag::taken | BlockFlag::ends_in_branch : uint16_t{0});
+    const bool taken = branch && (!run.conditional || run.end != target);
+    told = whole && (!taken ? run.end == target : run.last.cls == ArmClass::indirect || run.target == target);
+    uint16_t flags = branch ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0};
+    if (taken) flags |= static_cast<uint16_t>(BlockFlag::taken);
+    if (told) give_block(run, flags);
   }
   if (!told) {
     give_event(EventKind::skipped, known() ? kEventHasFrom | kEventHasTo : kEventHasTo, start, target, element.aux, 0,
@@ -159,6 +165,7 @@ void Follower::source_address(const Element& element) {
     if (had_place) contradict(ip_, offset);  // only a branch leads back, and it has an element
     set_place(source, element.isa);
   }
+  if (entry_) enter_user(offset);
   if (starting_) tell_start(ip_, offset);
   for (uint64_t silent = 0;;) {
     const uint32_t index = runs_->find(space_, ip_, mode_, when(), choices_);
@@ -188,7 +195,7 @@ void Follower::source_address(const Element& element) {
 
 void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
-  if (!options_.use_time || (flags & kFlagNoTime) != 0) return;
+  if (!options_.use_time || (flags & kFlagNoTime) != 0 || value == 0) return;  // 0: the trace unit has no timestamp
   const Tsc ticks{value};
   Interval at = options_.time.to_interval(ticks, ticks);
   if (at.last.value < at.first.value) at.last = at.first;
@@ -196,13 +203,17 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_
   time_known_ = true;
   const uint64_t slack = options_.slack_ns;
   earliest_ = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
+  if (earliest_ < proven_ && proven_.value <= at.last.value + slack) earliest_ = proven_;
+  unsure_ = false;
   mark_due_ = true;
   if (has_exception_ && !exception_dated_) {  // the first timestamp after an exception dates it
     exception_dated_ = true;
     exception_.time = time_;
     exception_.about = time_.first;
   }
-  if (time_tells_context_ && (options_.names == ContextNames::none || enter_wrong(offset))) update_context();
+  if (!time_tells_context_) return;
+  const bool is_other = by_time_ && (options_.names == ContextNames::none || enter_wrong(offset));
+  if (is_other || earliest_ >= next_change_) update_context();
 }
 
 void Follower::cycles(uint8_t flags, uint32_t cycles) {
@@ -222,6 +233,7 @@ void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
   need_address_ = need_context_ = true;
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  exit_ = {};
   forget_calls();
 }
 
@@ -237,6 +249,7 @@ void Follower::discard(uint64_t offset) {
   need_address_ = need_context_ = true;
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  exit_ = {};
   forget_calls();
   run_ = left_ = call_ = 0;
 }

@@ -312,7 +312,7 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   State& state = *state_;
   state.has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
   state.size_bytes = segment.bytes.size();
-  state.all.begin(segment, {});
+  state.all.begin(segment, {}, nullptr);
   state.reader = LegacyReader(segment.bytes, state.config);
   state.tape.clear();
   state.at = 0;

@@ -60,8 +60,8 @@ class PlainFlow {
     lost_ = f.is_lost();
     walked_ = f.walked_;
     fresh_ = false;
-    odd_ = f.need_context_ || f.has_exception_ || f.starting_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
-    doubt_ = f.doubtful_ ? kDoubt : 0;
+    odd_ = f.need_context_ || f.has_exception_ || f.starting_ || f.entry_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
+    doubt_ = f.doubtful_ || f.unsure_ ? kDoubt : 0;
     has_stack_ = f.config_.has_return_stack();
     stack_ = has_stack_ && f.push_allowed_;
     steps_ = &f.runs_->step(0);
@@ -269,7 +269,7 @@ class PlainFlow {
       if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
     }
     need_ = pop_ = told_ = lost_ = walked_ = fresh_ = false;
-    doubt_ = 0;
+    doubt_ = f.unsure_ ? kDoubt : 0;
     stack_ = has_stack_;
     f.push_allowed_ = true;
     f.doubtful_ = false;
@@ -282,7 +282,7 @@ class PlainFlow {
   template <typename Aside>
   void take_aside(const Aside& packet) {
     Follower& f = follower_;
-    if (packet.kind == PacketKind::timestamp && !kChanges && !f.time_tells_context_) {
+    if (packet.kind == PacketKind::timestamp && !kChanges && !f.time_tells_context_ && !f.unsure_) {
       f.timestamp(packet.value, packet.flags, packet.cycles, source_.offset(0));
       now_ = f.when();
     } else if (packet.kind == PacketKind::timestamp) {

@@ -306,7 +306,7 @@ void Resolver::on_speculation(const Packet& packet, Element element) {
     commit_excess();
     if (state_ != State::decoding) return;
   }
-  if (queue_.is_unwieldy()) return lose_sync(GapReason::limit, packet_offset_, reader_.offset());
+  if (queue_.is_unwieldy(packet_offset_)) return lose_sync(GapReason::limit, packet_offset_, reader_.offset());
   const size_t bound = queue_.bound();
   uint64_t cancelled = queue_.cancel(packet.value);
   bool fits = cancelled == packet.value;

@@ -28,13 +28,15 @@ TimeNs TimeConversion::to_ns(Tsc tsc) const {
   const uint64_t cycles = whole(tsc).value;
   const uint64_t quotient = cycles >> time_shift;
   const uint64_t remainder = cycles & ((uint64_t{1} << time_shift) - 1);
-  // quotient * mult may wrap by design of the uapi formula; remainder * mult needs 128 bits for shifts above 32.
+  // remainder * mult needs 128 bits for shifts above 32.
   const auto low = static_cast<uint64_t>((static_cast<unsigned __int128>(remainder) * time_mult) >> time_shift);
-  return TimeNs{time_zero + quotient * time_mult + low};
+  const __int128 ns = static_cast<__int128>(static_cast<int64_t>(time_zero)) + static_cast<__int128>(quotient) * time_mult + low;
+  return TimeNs{ns < 0 ? 0 : static_cast<uint64_t>(ns)};
 }
 
 Tsc TimeConversion::to_tsc(TimeNs t) const {
   if (!valid()) return Tsc{t.value};
+  if (static_cast<int64_t>(time_zero) > 0 && t.value < time_zero) return Tsc{0};
   const uint64_t ns = t.value - time_zero;
   const uint64_t quotient = ns / time_mult;
   const uint64_t remainder = ns % time_mult;

@@ -7,7 +7,7 @@
 namespace ptd {
 
 /// perf time = time_zero + ((tsc * time_mult) >> time_shift), in split form so that nothing overflows
-/// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). Arithmetic wraps modulo 2^64 as the kernel's does.
+/// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). time_zero may be negative; a time before 0 is 0.
 /// With time_mult == 0 there is no conversion: the timeline's clock is then raw ticks and both directions are the identity.
 /// A plain value. `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header
 /// says. Recordings of Intel PT whose TSCs need more bits than the 56 of a TSC packet get the same from for_short_counter().

@@ -87,7 +87,8 @@ TimeConversion lldb_clock(const TimeConversion& time) {
   TimeConversion made = time;
   made.cap_user_time_short = false;
   const Tsc middle{time.time_cycles + (time.time_mask / 2 + 1)};
-  made.time_zero = made.to_ns(Tsc{middle.value & ~time.time_mask}).value;
+  made.time_zero = 0;  // that of `time` may be negative
+  made.time_zero = time.time_zero + made.to_ns(Tsc{middle.value & ~time.time_mask}).value;
   made.time_cycles = made.time_mask = 0;
   return made;
 }

@@ -42,6 +42,7 @@ constexpr int32_t kThread = 77;
 struct ElementOutput {
   std::vector<std::pair<uint64_t, uint64_t>> blocks;  // [start, end)
   std::vector<uint64_t> addresses;                    // of instructions
+  std::vector<uint16_t> flags;                        // of the blocks
   std::vector<Event> events;
   std::vector<Gap> gaps;
   std::vector<int32_t> threads;  // of the events
@@ -93,6 +94,7 @@ ElementOutput decode(const arm::TraceConfig& config, uint64_t base, const std::v
   }
   for (const Block& block : batch.blocks) {
     const BlockInfo& info = decoder.blocks().info(block.node);
+    output.flags.push_back(block.flags);
     output.blocks.emplace_back(info.ip.value - base, info.ip.value - base + info.size_bytes);
     const Bytes bytes = decoder.blocks().bytes(block.node);
     for (uint64_t at = 0; at < bytes.size(); at += classify_arm(bytes.subspan(at), info.mode).length_bytes) {
@@ -184,6 +186,28 @@ TEST(ArmElements, QWhoseCountDoesNotFit) {
   EXPECT_EQ(count(output, EventKind::skipped), 1U);
 }
 
+// The last of the instructions is a conditional branch: it was taken if the address is its target, and not taken if the address is the next.
+TEST(ArmElements, QThatEndsInABranch) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, 0x54000060, kNop64, kNop64, kHere64});  // 8: B.EQ 14
+  const auto flags = [&](const std::vector<std::byte>& bytes, uint8_t next) {
+    arm::TraceConfig config = etmv4();
+    config.idr0 |= 0x18000;
+    const ElementOutput output = decode(config, kBase64, bytes, trace(kA64, {0xa5, next, 0x03, 0xf7}));
+    EXPECT_TRUE(output.gaps.empty());
+    return count(output, EventKind::skipped) != 0 ? -1 : static_cast<int>(output.flags.front());
+  };
+  const int branch = static_cast<int>(BlockFlag::ends_in_branch), taken = branch | static_cast<int>(BlockFlag::taken);
+  EXPECT_EQ(flags(code, 3), branch);
+  EXPECT_EQ(flags(code, 5), taken);
+  EXPECT_EQ(flags(code, 4), -1);
+  const auto always = code_of<uint32_t>({kNop64, kNop64, 0x14000003, kNop64, kNop64, kHere64});  // 8: B 14
+  EXPECT_EQ(flags(always, 3), -1);
+  EXPECT_EQ(flags(always, 5), taken);
+  const auto indirect = code_of<uint32_t>({kNop64, kNop64, 0xd61f0020, kNop64, kNop64, kHere64});  // 8: BR X1
+  EXPECT_EQ(flags(indirect, 3), taken);
+  EXPECT_EQ(flags(indirect, 4), taken);
+}
+
 // [ETE] "Source Address element": the branch at it was taken, P0 instructions before it were not.
 TEST(ArmElements, SourceAddress) {
   // 0: NOP; CBZ X0, 10. 8: NOP; CBZ X1, 0. 10: NOP; B 10
@@ -252,6 +276,17 @@ TEST(ArmElements, AnExceptionBeforeTheFirstBlockHasAThread) {
     EXPECT_EQ(output.events[i].time.first, TimeNs{0x10});
     EXPECT_EQ(output.threads[i], kThread);
   }
+}
+
+// [ETMv4] "Timestamp": 0 says that the trace unit has no timestamp.
+TEST(ArmElements, ATimestampOfZeroIsNoTime) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  const ElementOutput output = decode(etmv4(), kBase64, code, trace(kA64, {0x02, 0x10, 0xf7, 0x02, 0x00, 0x06, 0x1d, 0x95, 0x04, 0x95, 0x02, 0xf7}));
+  for (const Event& event : output.events) {
+    if (event.kind != EventKind::async_branch) continue;
+    EXPECT_EQ(event.time.first, TimeNs{0x10});
+  }
+  EXPECT_EQ(count(output, EventKind::async_branch), 1U);
 }
 
 // [ETMv4] "Exception types", Call: at EL0 its instruction is SVC, even where the code is missing. At EL1 it may be HVC or SMC.

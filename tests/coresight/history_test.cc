@@ -5,6 +5,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "image/source/code_bytes.h"
+#include "ptdecode/flow_cursor.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
@@ -49,6 +50,7 @@ struct Flow {
   std::vector<std::tuple<uint32_t, uint64_t, uint16_t>> blocks;  // space, place, instructions
   std::vector<uint16_t> flags;
   std::vector<std::pair<GapReason, uint64_t>> gaps;
+  std::vector<int32_t> threads;  // of exceptions
   bool operator==(const Flow&) const = default;
 };
 
@@ -68,6 +70,11 @@ Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0
       flow.flags.push_back(block.flags);
     }
     for (const Gap& gap : batch.gaps) flow.gaps.emplace_back(gap.reason, gap.ip.value);
+    FlowCursor cursor;
+    cursor.begin(batch);
+    for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+      if (item == FlowItem::event && cursor.event().kind == EventKind::async_branch) flow.threads.push_back(cursor.context().tid);
+    }
   }
   return flow;
 }
@@ -75,10 +82,11 @@ Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0
 const ContextTrack kNoContexts;
 
 // Decodes with the fast path and with the exact walk.
-Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}) {
-  arm::Decoder fast(timeline, kNoContexts, options);
+Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}},
+            const ContextTrack& contexts = kNoContexts) {
+  arm::Decoder fast(timeline, contexts, options);
   options.follow.exact_only = true;
-  arm::Decoder exact(timeline, kNoContexts, options);
+  arm::Decoder exact(timeline, contexts, options);
   Flow flow = decode(fast, trace, time);
   EXPECT_TRUE(flow == decode(exact, trace, time));
   return flow;
@@ -174,6 +182,83 @@ TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
   ASSERT_EQ(flow.blocks.size(), 3U);
   EXPECT_EQ(flow.blocks[0], (std::tuple<uint32_t, uint64_t, uint16_t>{before.value, 0x1000, 2}));
   EXPECT_EQ(flow.blocks[2], (std::tuple<uint32_t, uint64_t, uint16_t>{after.value, 0x1000, 1}));
+}
+
+/// A trace of user code: thread 7 calls exec at 4000, and makes thread 8 at 3000.
+class ArmThreads : public testing::Test {
+ protected:
+  static constexpr uint64_t kCode = 0x1000, kOther = 0x2000;
+  ArmThreads() {
+    constexpr uint32_t kBranchHere = 0x14000000;
+    TimelineBuilder builder;
+    before_ = builder.add_space();
+    after_ = builder.add_space();
+    child_ = builder.add_space();
+    add_code<uint32_t>(builder, before_, kCode, {kNopWord, kBranchHere});
+    add_code<uint32_t>(builder, before_, kOther, {kNopWord, kNopWord, kBranchHere});
+    add_code<uint32_t>(builder, after_, kOther, {kBranchHere}, {TimeNs{4000}, kTimeMax});
+    add_code<uint32_t>(builder, child_, kOther, {kNopWord, kBranchHere}, {TimeNs{3000}, kTimeMax});
+    timeline_ = builder.build();
+    contexts_.add_thread(7, TimeNs{0}, {.pid = 7, .tid = 7, .space = before_});
+    contexts_.add_thread(7, TimeNs{4000}, {.pid = 7, .tid = 7, .space = after_});
+    contexts_.add_thread(8, TimeNs{3000}, {.pid = 8, .tid = 8, .space = child_});
+    contexts_.sort();
+    // Thread 7 runs, and calls the kernel. At 1000.
+    trace_.put({0x85}).place(kCode).put({0xb0, 7, 0, 0, 0, kE, 0x02, 0xe8, 0x07}).put({0x06, 0x05}).address(kCode + 4).put({0x04});
+  }
+  [[nodiscard]] Flow run() const {
+    arm::DecoderOptions options = etmv4(before_);
+    options.follow.names = arm::ContextNames::context_id;
+    options.follow.time.time_mult = 1;
+    return decode(timeline_, options, trace_, {TimeNs{0}, TimeNs{100000}}, contexts_);
+  }
+  using Blocks = decltype(Flow::blocks);
+  static constexpr std::initializer_list<uint8_t> kAt5000 = {0x02, 0x88, 0x27};
+
+  SpaceId before_, after_, child_;
+  Timeline timeline_;
+  ContextTrack contexts_;
+  Trace trace_;
+};
+
+// No packet names a context after exec, and the next timestamp comes later.
+TEST_F(ArmThreads, ExecBetweenTwoTimestamps) {
+  trace_.address(kOther).put({kE}).put(kAt5000).put({kE});
+  const Flow flow = run();
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {after_.value, kOther, 1}, {after_.value, kOther, 1}}));
+  EXPECT_EQ(flow.flags, std::vector<uint16_t>(3, flow.flags.at(0)));
+  EXPECT_TRUE(flow.gaps.empty());
+}
+
+// The system call returns to its place: exec comes later.
+TEST_F(ArmThreads, AnotherSystemCallBeforeExec) {
+  trace_.address(kCode + 4).put({kE}).put({0x06, 0x05}).address(kCode + 4).put({0x04}).address(kOther).put({kE}).put(kAt5000);
+  EXPECT_EQ(run().blocks, (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {after_.value, kOther, 1}}));
+}
+
+// The exception packet before it is lost, so nothing tells whether exec has returned: the flow is marked up to the timestamp.
+TEST_F(ArmThreads, WhereExecMayHaveReturnedTheFlowIsMarked) {
+  trace_ = {};
+  trace_.put({0x85}).place(kOther).put({0xb0, 7, 0, 0, 0, kE}).put(kAt5000).address(kOther).put({kE});
+  const Flow flow = run();
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kOther, 3}, {after_.value, kOther, 1}}));
+  ASSERT_EQ(flow.flags.size(), 2U);
+  EXPECT_TRUE(has(flow.flags[0], BlockFlag::suspect));
+  EXPECT_FALSE(has(flow.flags[1], BlockFlag::suspect));
+}
+
+TEST_F(ArmThreads, ANewThreadBeforeTheFirstTimestampAfterFork) {
+  trace_.put({0x81, 0xb0, 8, 0, 0, 0}).address(kOther).put({kE}).put({0x06, 0x1d}).address(kOther + 4).put({0x04}).put(kAt5000);
+  const Flow flow = run();
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {child_.value, kOther, 2}}));
+  EXPECT_EQ(flow.flags, std::vector<uint16_t>(2, flow.flags.at(0)));
+  EXPECT_TRUE(flow.gaps.empty());
+  EXPECT_EQ(flow.threads, (std::vector<int32_t>{7, 8}));
+}
+
+TEST_F(ArmThreads, AnExceptionBeforeTheFirstBlockOfAThread) {
+  trace_.put(kAt5000).put({0x81, 0xb0, 8, 0, 0, 0}).address(kOther).put({0x06, 0x1d}).address(kOther).put({0x04});
+  EXPECT_EQ(run().threads, (std::vector<int32_t>{7, 8}));
 }
 
 // B.W at 1ffe, whose second half is mapped later.

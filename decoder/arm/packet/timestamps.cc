@@ -204,6 +204,35 @@ void visit_timestamps(Bytes bytes, const TraceConfig& config, const std::functio
   });
 }
 
+void TimestampIndex::begin(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs) {
+  bytes_ = bytes;
+  config_ = config;
+  repairs_ = repairs;
+  known_.clear();
+  is_read_ = false;
+}
+
+void TimestampIndex::read() {
+  struct {
+    std::vector<Known>& known;
+    void on_atoms() {}
+    bool on_bad(uint64_t) { return true; }
+    bool on_packet(const Packet& packet, uint64_t at) {
+      if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) known.push_back({at, packet.value});
+      return true;
+    }
+  } visitor{known_};
+  PacketReader reader(bytes_, config_);
+  reader.set_repairs(repairs_);
+  walk_packets(reader, bytes_, visitor);
+}
+
+uint64_t TimestampIndex::after(uint64_t offset) {
+  if (!std::exchange(is_read_, true)) read();
+  const auto next = std::ranges::upper_bound(known_, offset, {}, &Known::offset_bytes);
+  return next == known_.end() ? 0 : next->value;
+}
+
 TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known) {
   TimestampCheck check;
   if (!config.has_timestamps()) return check;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "ptdecode/arm/packet_reader.h"
@@ -34,5 +35,24 @@ struct TimestampCheck {
 /// Limitations: a wrong byte that contradicts no other timestamp is not found. Of several wrong packets without right ones between them, none may be
 /// found.
 [[nodiscard]] TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known);
+
+/// The timestamps of a segment, to look ahead of the flow. They are read on first use. The bytes and the repairs must outlive it.
+class TimestampIndex {
+ public:
+  void begin(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs);
+  /// Returns the value of the first timestamp after the packet at `offset`; 0 if there is none.
+  [[nodiscard]] uint64_t after(uint64_t offset);
+
+ private:
+  void read();
+  struct Known {
+    uint64_t offset_bytes = 0, value = 0;
+  };
+  Bytes bytes_;
+  TraceConfig config_;
+  std::span<const TimestampRepair> repairs_;
+  std::vector<Known> known_;
+  bool is_read_ = false;
+};
 
 }  // namespace ptd::arm

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <random>
 
 namespace ptd {
@@ -177,6 +178,28 @@ TEST(LossTimes, MarksOfASteadyFlowCountAlsoIfTheyArePassedAtOnce) {
     }
     for (size_t bin = 0; bin < LossTimes::kBins; ++bin) ASSERT_EQ(at_once.bins()[bin].traced_ns, singly.bins()[bin].traced_ns) << round;
   }
+}
+
+// Each loss needs only the runs that it overlaps. All runs for each loss take half a minute.
+TEST(LossTimes, ManyLossesOfAThreadThatSwitchesOften) {
+  constexpr uint64_t kRuns = 200'000, kNs = 100;  // the thread has the first half of each
+  ContextTrack contexts;
+  for (uint64_t i = 0; i < kRuns; ++i) {
+    contexts.add_switch(0, TimeNs{kNs * i}, {7, 7, kNoSpace});
+    contexts.add_switch(0, TimeNs{kNs * i + kNs / 2}, {0, 0, kNoSpace});
+  }
+  contexts.sort();
+  LossTimes losses(contexts, -1, 7, {});
+  const std::clock_t start = std::clock();
+  for (uint64_t i = 0; i < kRuns; ++i) {
+    Batch next = batch(1);
+    next.marks = {mark(0, kNs * i + 10, 7)};
+    next.gaps = {gap(1, kNs * i + 20, GapReason::overflow)};
+    losses.take(next);
+  }
+  losses.finish(TimeNs{kNs * kRuns});
+  EXPECT_LT(std::clock() - start, 5 * CLOCKS_PER_SEC);
+  EXPECT_EQ(losses.threads().at({7, 7}).lost_ns, kRuns * 40 - 10);
 }
 
 }  // namespace

@@ -57,6 +57,17 @@ TEST(TimeConversion, EqualsTheFormulaIn128Bits) {
   }
 }
 
+// A timestamp of before the clock was set, or a guest's.
+TEST(TimeConversion, ATimeBeforeZeroIsZero) {
+  const TimeConversion early{1, 2, uint64_t{0} - 5000, 0, 0, false};
+  EXPECT_EQ(early.to_ns(Tsc{4000}).value, 0U);
+  EXPECT_EQ(early.to_ns(Tsc{6000}).value, 1000U);
+  EXPECT_EQ(early.to_interval(Tsc{4000}, Tsc{6000}).first, TimeNs{0});
+  EXPECT_EQ(early.to_tsc(TimeNs{1000}).value, 6000U);
+  const TimeConversion late{1, 2, 5000, 0, 0, false};
+  EXPECT_EQ(late.to_tsc(TimeNs{4000}).value, 0U);
+}
+
 TEST(TimeConversion, BackIsTheFirstTickNotBefore) {
   const TimeConversion conversion{31, 715828053, 1000, 0, 0, false};  // 3 GHz
   for (uint64_t tsc = 1; tsc < 100000; ++tsc) {
