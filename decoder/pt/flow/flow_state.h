@@ -119,7 +119,8 @@ struct FlowState {
   Context context;        ///< thread and user address space; of a guest while one runs
   uint32_t switches = 0;  ///< context switches passed (ContextFollower), at least
   uint32_t most_switches = 0;  ///< and at most, since the flow may have passed some unseen
-  bool thread_open = false;    ///< the flow may be of several threads
+  bool thread_open = false;    ///< the flow may be of several threads, or of several programs of its thread
+  bool program_open = false;   ///< the thread may have called exec or not
   Ip disabled_at;         ///< where tracing would resume after it was last disabled; 0: unknown
 
   // Pending items of the trace

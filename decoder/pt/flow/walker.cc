@@ -40,6 +40,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
     follower_cpu_ = segment.cpu;
   }
   segment_ = segment;
+  has_execs_ = find_execs();
 
   items_.begin(segment, options_.config, options_.slack_ns);
   silent_limit_ = options_.max_silent_instructions;

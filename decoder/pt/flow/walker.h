@@ -194,8 +194,15 @@ class Walker {
   [[nodiscard]] bool is_after_switch(const FlowState& state) const;
   void set_context(Flow& flow, Context context, TimeNs first, TimeNs last);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
+  /// Programs of a thread that calls exec: of the flow before, and those at the ends of a time.
+  struct Programs {
+    Context before, early, late;
+  };
+  [[nodiscard]] Context program_at(const Context& context, TimeNs time) const;
+  [[nodiscard]] Context likely_program(FlowState& state, const Programs& programs, bool was_open, TimeNs first, TimeNs last) const;
+  [[nodiscard]] bool find_execs() const;
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
-  uint32_t likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const;
+  uint32_t likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const;
   void set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last);
   enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
   void find_thread(Flow& flow, Interval time, uint64_t next, From from);
@@ -307,6 +314,8 @@ class Walker {
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
   bool looks_ahead_ = false;    ///< in look_ahead()
+  bool has_execs_ = false;      ///< see find_execs()
+  bool resumes_ = false;        ///< the flow goes on where tracing was last disabled
   uint32_t switches_met_ = 0;  ///< executions of the switch function in look_ahead()
   BlockTable table_;
   GrowingCache<StraightCode> cache_;

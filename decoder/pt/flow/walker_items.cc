@@ -266,9 +266,10 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   state.enabled = true;
   state.doubtful = false;
   state.ip = ip;
+  resumes_ = ip == state.disabled_at && ip.value != 0;
   find_thread(flow, time_of(item), state.next + 1, From::start);
   uint8_t flags = kEventHasTo;
-  if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
+  if (std::exchange(resumes_, false)) flags |= kEventResumed;
   give_event(flow, item, EventKind::enabled, flags, {}, ip);
   set_mode(flow, item.mode, item, ip);
 }

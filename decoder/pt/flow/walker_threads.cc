@@ -1,5 +1,6 @@
 // Walker: which thread the flow is of. Switches that the flow passed unseen are found from its clock and from what it does next.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "decoder/pt/flow/walker.h"
@@ -18,9 +19,57 @@ bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == Even
 void Walker::set_context(Flow& flow, Context context, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
   if (context.space == kNoSpace) context.space = options_.default_space;
-  if (in_guest(state)) context = guest_context(state, context, first, last);
+  const Context before = state.context;
+  const bool was_open = std::exchange(state.program_open, false);
+  if (in_guest(state)) {
+    context = guest_context(state, context, first, last);
+  } else if (has_execs_ && !is_kernel_half(state.ip)) {
+    const Context early = program_at(context, first);
+    if (early.space != context.space) context = likely_program(state, {before, early, context}, was_open, first, last);
+  }
   state.context = context;
   state.mark_due = true;
+}
+
+// Returns the program of a thread at another time than that of `context`.
+Context Walker::program_at(const Context& context, TimeNs time) const {
+  const Context found = contexts_->at_thread(context.tid, time);
+  return context.tid > 0 && found.pid == context.pid && found.space != kNoSpace ? found : context;
+}
+
+// Returns the program of a thread that calls exec within [first, last]. exec does not return to where it was called: a flow that does is of the program of
+// before. Else it is of one that has code at its ip.
+Context Walker::likely_program(FlowState& state, const Programs& programs, bool was_open, TimeNs first, TimeNs last) const {
+  const auto& [before, early, late] = programs;
+  const bool is_one = before.tid == late.tid && (before.space == early.space || before.space == late.space);
+  if (is_one && !was_open && (resumes_ || before.space == late.space)) return before;
+  const bool is_early = timeline_.section_at(early.space, state.ip, first) != kNoSection, is_late = timeline_.section_at(late.space, state.ip, last) != kNoSection;
+  if (is_early != is_late) return is_early ? early : late;
+  state.program_open = state.thread_open = true;
+  return is_one && was_open ? before : late;
+}
+
+// Whether a thread of the segment may call exec in its time.
+bool Walker::find_execs() const {
+  const Interval time = segment_.time;
+  const auto calls_exec = [&](int32_t tid) {
+    const auto& changes = contexts_->thread_changes(tid);
+    auto change = std::upper_bound(changes.begin(), changes.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+    for (; change != changes.end() && change->time <= time.last; ++change) {
+      if (change != changes.begin() && std::prev(change)->to.space != change->to.space && std::prev(change)->to.pid == change->to.pid) return true;
+    }
+    return false;
+  };
+  if (segment_.cpu < 0) return calls_exec(segment_.tid);
+  const auto& switches = contexts_->switches(segment_.cpu);
+  auto at = std::upper_bound(switches.begin(), switches.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+  if (at != switches.begin()) --at;
+  std::set<int32_t> seen;
+  for (; at != switches.end() && at->time <= time.last; ++at) {
+    if (seen.size() >= kMostThreads) return true;
+    if (at->to.tid > 0 && seen.insert(at->to.tid).second && calls_exec(at->to.tid)) return true;
+  }
+  return false;
 }
 
 // Updates the current thread, for a time within [first, last], where the flow has passed no switch unseen.
@@ -60,14 +109,18 @@ Walker::Switches Walker::switches_at(uint32_t before, Ip ip, Interval time, bool
 
 // Returns the number of switches, of those possible, after which the thread has code at the flow's ip: the least in the kernel and where a lost flow goes on
 // (passed.resumes), else the most. `differ`: other threads have, too.
-uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs last, bool& differ) const {
+uint32_t Walker::likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const {
+  const TimeNs last = time.last;
   const bool kernel = is_kernel_half(state.ip);
   const uint32_t lowest = std::max(passed.least, passed.most - std::min(passed.most, kMostThreads));
   differ = lowest != passed.least;
   uint32_t likely = passed.most;
   Context of;
   bool found = false;
-  const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection; };
+  const auto has_code = [&](const Context& c) {
+    if (c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection) return true;
+    return has_execs_ && c.tid > 0 && timeline_.section_at(program_at(c, time.first).space, state.ip, time.first) != kNoSection;
+  };
   for (uint32_t n = passed.most;; --n) {
     const Context context = follower_.after_switch(n, last);
     if (kernel || has_code(context)) {
@@ -89,7 +142,7 @@ uint32_t Walker::likely_switches(const FlowState& state, Switches passed, TimeNs
 // Sets the thread of a flow that has passed some number of switches within `passed`.
 void Walker::set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
-  const uint32_t likely = likely_switches(state, passed, last, state.thread_open);
+  const uint32_t likely = likely_switches(state, passed, {first, last}, state.thread_open);
   state.switches = passed.least;
   state.most_switches = passed.most;
   set_context(flow, follower_.after_switch(likely, last), first, last);
@@ -103,7 +156,7 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
   Switches passed = switches_at(state.switches, state.ip, time, from == From::start);
   passed.resumes = from == From::loss;
   bool differ = false;
-  if (passed.least != passed.most) likely_switches(state, passed, time.last, differ);
+  if (passed.least != passed.most) likely_switches(state, passed, time, differ);
   if (differ && !looks_ahead_) {
     if (is_kernel_half(state.ip)) {
       look_ahead(flow, time, next, passed);
@@ -239,13 +292,14 @@ bool Walker::is_only_by_time(const FlowState& state, Ip ip) const {
 }
 
 bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool starts) const {
+  if (has_execs_ && !is_kernel_half(ip)) return false;
   if (is_only_by_time(state, ip)) return true;
   const Switches passed = switches_at(state.switches, ip, time, starts);
   return passed.least == passed.most;
 }
 
 bool Walker::enters_clearly(const FlowState& state, const Item& item) const {
-  return options_.switch_entry.value != 0 || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false);
+  return !has_execs_ && (options_.switch_entry.value != 0 || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false));
 }
 
 bool Walker::thread_is_unknown() const {

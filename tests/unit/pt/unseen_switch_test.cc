@@ -16,14 +16,16 @@ constexpr uint64_t kIdleLoop = 0xffffffff81000000;  // JMP RAX
 constexpr uint64_t kSwitchEntry = kIdleLoop + 0x10;  // likewise
 constexpr uint64_t kSwitchCaller = kIdleLoop + 0x20;  // JMP kSwitchEntry
 constexpr uint64_t kUserLoop = 0x400000;  // JMP RAX, of threads 1 and 2
+constexpr uint64_t kOtherLoop = 0x500000;  // likewise, of another program alone
 
-// The flow of each thread, as a string: its number for each block, with "?" if the block is suspect.
+// The flow of each thread, as a string: its number for each block, with "b" if it runs another program and "?" if the block is suspect.
 class UnseenSwitch : public testing::Test {
  protected:
   UnseenSwitch() : writer_(bytes_) {
     TimelineBuilder builder;
     space_ = builder.add_space();
-    for (const uint64_t ip : {kIdleLoop, kUserLoop}) {
+    other_ = builder.add_space();
+    for (const auto& [space, ip] : {std::pair{kKernelSpace, kIdleLoop}, {space_, kUserLoop}, {other_, kUserLoop}, {other_, kOtherLoop}}) {
       const auto code = std::make_shared<std::vector<std::byte>>(0x30, std::byte{0x90});
       for (const size_t at : {0x00U, 0x10U}) {
         (*code)[at] = std::byte{0xff};
@@ -32,7 +34,7 @@ class UnseenSwitch : public testing::Test {
       (*code)[0x20] = std::byte{0xeb};
       (*code)[0x21] = std::byte{0xee};
       Section section;
-      section.space = ip == kIdleLoop ? kKernelSpace : space_;
+      section.space = space;
       section.ip = Ip{ip};
       section.size_bytes = code->size();
       section.code = {code, Bytes(*code)};
@@ -47,6 +49,11 @@ class UnseenSwitch : public testing::Test {
     options_.config.has_mtc = true;
     options_.switch_entry = Ip{kSwitchEntry};
     come(1, 10);
+  }
+  /// Thread 1 calls exec.
+  void exec(uint64_t time_ns) {
+    contexts_.add_thread(1, TimeNs{10}, {7, 1, space_});
+    contexts_.add_thread(1, TimeNs{time_ns}, {7, 1, other_});
   }
   /// A record that thread `tid` comes to the cpu.
   void come(int32_t tid, uint64_t time_ns) { contexts_.add_switch(0, TimeNs{time_ns}, {7, tid, space_}); }
@@ -78,17 +85,17 @@ class UnseenSwitch : public testing::Test {
     segment.time = {TimeNs{1000}, TimeNs{5000}};
     segment.tsc.use = true;
     segment.break_before = AuxBreak::stream_start;
-    segment.cpu = 0;
+    segment.cpu = per_cpu_ ? 0 : -1;
+    segment.tid = per_cpu_ ? -1 : 1;
     decoder.begin(segment);
-    std::string threads;
+    std::string threads, tid;
     Batch batch;
-    int32_t tid = 0;
     for (bool more = true; more;) {
       more = decoder.next(batch);
       size_t mark = 0;
       for (size_t i = 0; i < batch.blocks.size(); ++i) {
-        for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) tid = batch.marks[mark].tid;
-        threads += std::to_string(tid) + (has(batch.blocks[i].flags, BlockFlag::suspect) ? "?" : "");
+        for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) tid = std::to_string(batch.marks[mark].tid) + (batch.marks[mark].space == other_ ? "b" : "");
+        threads += tid + (has(batch.blocks[i].flags, BlockFlag::suspect) ? "?" : "");
       }
     }
     return threads;
@@ -102,7 +109,8 @@ class UnseenSwitch : public testing::Test {
   Timeline timeline_;
   ContextTrack contexts_;
   DecoderOptions options_;
-  SpaceId space_;
+  SpaceId space_, other_;
+  bool per_cpu_ = true;
   uint8_t mtc_ = 0;
 };
 
@@ -213,6 +221,30 @@ TEST_F(UnseenSwitch, OverflowOfUserCodeBeforeTheSwitch) {
     writer_.tip_pgd_suppressed();
     time(window ? 1696 + 4096 : 1696);
     expect(window ? "111?1?22" : "111122");
+  }
+}
+
+// User code of which no packet tells whether it ran before exec or after it.
+TEST_F(UnseenSwitch, ExecBetweenTwoTimingPackets) {
+  options_.switch_entry = {};
+  exec(1500);
+  const auto runs = [&](uint64_t ip) {
+    writer_.tip_pge(ip);
+    tips(ip, 1);
+    writer_.tip_pgd_suppressed();
+  };
+  sync(1000, kUserLoop);
+  mtcs(1);
+  tips(kUserLoop, 1);
+  writer_.tip_pgd_suppressed();
+  runs(kUserLoop);   // of either
+  runs(kOtherLoop);  // only of the new one
+  runs(kUserLoop);
+  time(2000);
+  runs(kUserLoop);
+  for (const bool per_cpu : {false, true}) {
+    per_cpu_ = per_cpu;
+    expect("111b?1b?1b1b1b1b1b1b");
   }
 }
 
