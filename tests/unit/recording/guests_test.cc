@@ -130,13 +130,13 @@ TEST_F(ManyGuests, RecordsThatAreIgnoredSayWhy) {
 }
 
 /// A guest of process 500 with events of two of its cpus, and one of an unknown cpu, whose rings have the numbers of the host's.
-class GuestLosses : public Fold {
+class GuestRings : public Fold {
  protected:
   static constexpr uint64_t kHost = 70, kFirst = 71, kSecond = 72, kUnknown = 73, kOther = 74;
   static constexpr int32_t kProcess = 300;  ///< of the guest
   static constexpr uint64_t kAt = 0x401000;
 
-  GuestLosses() {
+  GuestRings() {
     constexpr uint64_t kNone = ~uint64_t{0};
     const std::vector<std::array<uint64_t, 6>> events = {  // id, idx, cpu, tid; machine_pid, vcpu
         {kHost, 0, 0, kNone, 0, kNone}, {kFirst, 0, 0, 501, 500, 0}, {kSecond, 0, 0, 502, 500, 1}, {kUnknown, 0, 0, 503, 500, kNone},
@@ -148,14 +148,41 @@ class GuestLosses : public Fold {
     index.type = perfio::kRecordIdIndex;
     index.raw = std::as_bytes(std::span(words));
     fold_->on_record(index);
-    for (const int32_t pid : {500, 600, kProcess}) comm(pid, pid, "one", true, 100);
-    map(kProcess, kAt, "/bin/one", 100);
   }
-  void on_ring(uint64_t id, perfio::Payload payload, uint64_t time) {
+  void on_ring(uint64_t id, perfio::Payload payload, uint64_t time, int32_t tid = kProcess) {
     perfio::Record record;
     record.payload = std::move(payload);
-    record.sample_id = {kProcess, kProcess, time, time != 0, 0, id};
+    record.sample_id = {kProcess, tid, time, time != 0, 0, id};
     fold_->on_record(record);
+  }
+};
+
+// The cpu of their records is the host's, whose only switches here are those of tasks.
+TEST_F(GuestRings, RecordsOfAGuestDoNotSayWhatRunsOnTheHost) {
+  const auto change = [this](int32_t pid, int32_t tid, bool out, uint64_t time) {
+    perfio::SwitchRecord record;
+    record.out = out;
+    feed(record, time, pid, tid);
+  };
+  comm(500, 501, "CPU 0/KVM", false, 50);
+  change(500, 501, false, 100);
+  on_ring(kFirst, perfio::CommRecord{kProcess, kProcess, "one", true}, 1000);
+  on_ring(kFirst, perfio::TaskRecord{kProcess, kProcess, kProcess, kProcess, 1100, true}, 1100);
+  change(500, 501, true, 2000);
+  change(500, 501, false, 3000);
+  on_ring(kFirst, perfio::LostRecord{kFirst, 7, false}, 3100);
+  change(600, 601, true, 4000);  // its IN is missing
+  finish();
+  for (const uint64_t time : {500, 1050, 1500}) EXPECT_EQ(data_->contexts.at_cpu(0, TimeNs{time}).tid, 501) << time;
+  EXPECT_EQ(data_->contexts.at_cpu(0, TimeNs{3500}).tid, -1);
+  EXPECT_EQ(data_->contexts.leaves(0), (std::vector<TimeNs>{TimeNs{2000}, TimeNs{4000}}));
+}
+
+class GuestLosses : public GuestRings {
+ protected:
+  GuestLosses() {
+    for (const int32_t pid : {500, 600, kProcess}) comm(pid, pid, "one", true, 100);
+    map(kProcess, kAt, "/bin/one", 100);
   }
   void lose(uint64_t id, uint64_t time, bool samples = false) { on_ring(id, perfio::LostRecord{id, 7, samples}, time); }
   void patch(uint64_t id, uint64_t offset, uint64_t time) {
