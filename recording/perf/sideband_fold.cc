@@ -300,15 +300,15 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   data_.lost.count += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
   const int32_t cpu = record.sample_id.cpu;
-  task_switches_.on_lost(cpu);
   const RingIndex::Ring* ring = ring_of(record);
+  const bool of_guest = ring != nullptr && ring->machine_pid > 0;
+  if (!of_guest) task_switches_.on_lost(cpu);
   if (ring == nullptr) {
     const HoleTimes::CpuTimes& times = times_of(record.file).latest;
     const auto latest = times.find(cpu);
     return add_lost({latest == times.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
                     {kTimeMin, lost.count, cpu});
   }
-  const bool of_guest = ring->machine_pid > 0;
   const auto latest = ring_times_.find(ring->number);
   const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
   const Loss loss{first, lost.count, of_guest ? ring->vcpu : cpu, of_guest ? ring->machine_pid : 0};

@@ -20,6 +20,7 @@ void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex
   if (!std::exchange(machine->has_records, true)) add_guest(data_.contexts, machine->guest);
   add_guest_cpu(data_.contexts, ring.tid, {machine->guest.machine, ring.machine_pid, ring.vcpu});
   perfio::Record own = record;
+  own.sample_id.cpu = -1;  // it is the host's, on which the host's records tell what runs
   const auto renumber = [&](auto&... numbers) { ((numbers = thread_of_machine(machine->guest.machine, numbers)), ...); };
   renumber(own.sample_id.pid, own.sample_id.tid);
   const TimeNs time = own.sample_id.has_time ? TimeNs{own.sample_id.time} : kTimeMin;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/guest_tracks.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
@@ -208,11 +209,14 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
 }
 
 // The thread that calls exec has another number before it if it is not the first of its process. The cpu's latest switch names it by that number, and so does
-// its ring. Returns -1 if neither does.
+// its ring. Of a guest, the cpu is the guest's, and the ring that of a thread of the host. Returns -1 if neither does.
 int32_t SidebandFold::caller_of_exec(const perfio::Record& record, int32_t pid) const {
   const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
-  const bool has_own_ring = ring != nullptr && ring->cpu < 0;
-  const std::vector<ContextTrack::Switch>& switches = data_.contexts.switches(record.sample_id.cpu);
+  const bool of_guest = ring != nullptr && ring->machine_pid > 0;
+  if (of_guest && ring->vcpu < 0) return -1;
+  const bool has_own_ring = ring != nullptr && ring->cpu < 0 && !of_guest;
+  const std::vector<ContextTrack::Switch>& switches =
+      of_guest ? guest_switches(data_.contexts, {machine_of_thread(pid), ring->machine_pid, ring->vcpu}) : data_.contexts.switches(record.sample_id.cpu);
   int32_t tid = -1;
   if (has_own_ring && record.sample_id.pid == pid) tid = ring->tid;
   if (!has_own_ring && !switches.empty() && switches.back().to.pid == pid) tid = switches.back().to.tid;

@@ -55,6 +55,15 @@ uint64_t last_tip_to(Bytes bytes, const std::vector<Ip>& entries) {
   return last;
 }
 
+// Returns whether a part of the segment is lost, and perhaps rounds with it. `has_rounds`: it may hold some. Limitation: in other segments, bytes that are
+// no packet are not found, because all packets would have to be read.
+bool has_loss(const AuxSegment& segment, const pt::Config& config, bool has_rounds) {
+  const bool breaks = segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start;
+  const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;
+  return breaks || is_loss(segment.lost_after) || pt::find_zero_run(segment.bytes, 0, own_bytes).first != own_bytes ||
+         ((has_rounds || pt::may_overflow(segment.bytes)) && pt::has_overflow(segment.bytes, segment.tail_bytes, config));
+}
+
 // Drops what comes after the first loss in any stream, and rounds that were not met in every stream before it. Returns when that is.
 TimeNs drop_after_loss(std::vector<AnchorStream>& streams) {
   TimeNs lost = kTimeMax;
@@ -210,16 +219,14 @@ std::vector<std::vector<pt::SyncPoint>> match_anchors(std::vector<AnchorStream> 
 void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
   if (stream.lost != kTimeMax) return;
-  const bool breaks = segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start;
-  if (breaks || is_loss(segment.lost_after) || pt::has_overflow(segment.bytes.first(segment.bytes.size() - segment.tail_bytes), config)) {
+  const uint64_t last_tip = std::max(last_tip_to(segment.bytes, sync_entries), last_tip_to(segment.bytes, poke_entries));
+  if (has_loss(segment, config, last_tip != 0)) {
     stream.lost = segment.time.first;
     stream.end_offset_bytes = segment.stream_offset_bytes;
     return;
   }
-  const uint64_t last_tip = std::max(last_tip_to(segment.bytes, sync_entries), last_tip_to(segment.bytes, poke_entries));
   if (last_tip == 0) return;
-  const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;
-  pt::PacketReader reader(segment.bytes.first(pt::find_zero_run(segment.bytes, 0, own_bytes).first));
+  pt::PacketReader reader(segment.bytes);
   reader.set_errata(config.errata);
   pt::PtClock clock(config);
   pt::Packet packet;

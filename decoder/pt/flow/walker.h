@@ -1,6 +1,7 @@
 // Walker: follows one flow exactly, instruction by instruction. It is the slow path, and the reference for the fast one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <tuple>
@@ -192,7 +193,8 @@ class Walker {
     bool resumes = false;  ///< a lost flow goes on: the thread that it had is the likeliest
   };
   [[nodiscard]] bool is_after_switch(const FlowState& state) const;
-  void set_context(Flow& flow, Context context, TimeNs first, TimeNs last);
+  void set_context(Flow& flow, Context context);
+  void set_thread(Flow& flow, Context context, TimeNs first, TimeNs last);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
   /// Programs of a thread that calls exec: of the flow before, and those at the ends of a time.
   struct Programs {
@@ -203,11 +205,13 @@ class Walker {
   [[nodiscard]] bool find_execs() const;
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
   uint32_t likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const;
-  void set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last);
+  void set_switches(Flow& flow, Switches passed, Interval time);
   enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
   void find_thread(Flow& flow, Interval time, uint64_t next, From from);
   void enter_user(Flow& flow, const Item& item, TimeNs first);
   [[nodiscard]] uint32_t left_ahead(uint64_t next, uint32_t most);
+  template <typename Enough>
+  [[nodiscard]] TimeNs user_until(uint64_t next, const Enough& enough);
   void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);
   void check_switches(Flow& flow, const Item& item);
   void pass_switch(Flow& flow);
@@ -294,7 +298,16 @@ class Walker {
   void give_overdue(Flow& flow);
   /// Returns whether a guest runs whose code is not that of the recording's own machine.
   [[nodiscard]] bool in_guest(const FlowState& state) const { return state.non_root && options_.image_is_of_root; }
-  [[nodiscard]] Context guest_context(const FlowState& state, const Context& host, TimeNs first, TimeNs last) const;
+  /// Threads of guests that the flow may be of.
+  struct GuestThreads {
+    Context likely;
+    bool found = false;   ///< it has code at the flow's ip
+    bool differ = false;  ///< others have, too
+    Switches passed;      ///< of the host
+  };
+  void add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const;
+  [[nodiscard]] GuestThreads guest_threads(const FlowState& state, Ip ip, Interval time, bool counted) const;
+  void find_guest_thread(Flow& flow, Interval time, uint64_t next, bool counted);
   void set_non_root(Flow& flow, bool non_root, const Item& item);
   [[nodiscard]] bool changes_machine(const FlowState& state);
   void change_machine(Flow& flow, const Item& item, EventKind leaves, Ip from, Ip to);
@@ -333,5 +346,21 @@ class Walker {
   std::map<std::tuple<Ip, SpaceId, ExecMode>, std::vector<Candidate>> ever_;
   Loss loss_;
 };
+
+// Returns the latest time at which user code, which begins at item `next`, certainly still runs; stops once `enough` returns true.
+template <typename Enough>
+TimeNs Walker::user_until(uint64_t next, const Enough& enough) {
+  constexpr uint64_t kMostItems = 1U << 9;
+  TimeNs until;
+  for (const uint64_t end = next + kMostItems; next != end && !enough(until); ++next) {
+    const Item& item = items_.at(next);
+    const bool is_tip = item.kind == ItemKind::tip, is_tnt = item.kind == ItemKind::tnt;
+    until = std::max(until, is_tip || is_tnt ? item.lo : item.before);
+    const bool stays = is_tnt || item.kind == ItemKind::now || item.kind == ItemKind::at_insn || item.kind == ItemKind::after_insns ||
+                       item.kind == ItemKind::at_ip || (is_tip && (item.flags & kItemNoIp) == 0 && !is_kernel_half(Ip{item.ip}));
+    if (!stays) break;
+  }
+  return until;
+}
 
 }  // namespace ptd::pt

@@ -1,17 +1,86 @@
 // Walker: virtual machines. [SDM] "VMX-Specific Packets": PIP.NR tells whether a guest runs. A VM entry is PIP, TIP; a VM exit is FUP, PIP, TIP.
+#include <algorithm>
 #include <utility>
 
 #include "decoder/pt/flow/walker.h"
+#include "image/guest_tracks.h"
 #include "ptdecode/guest.h"
 
 namespace ptd::pt {
+namespace {
 
-// Returns the thread of the guest that `host` runs. As for the host, the later one of the interval, unless it has no user code at the flow's ip.
-Context Walker::guest_context(const FlowState& state, const Context& host, TimeNs first, TimeNs last) const {
-  const Context late = context_in_guest(*contexts_, host, segment_.cpu, last);
-  if (first == last || is_kernel_half(state.ip) || timeline_.section_at(late.space, state.ip, last) != kNoSection) return late;
-  const Context early = context_in_guest(*contexts_, host, segment_.cpu, first);
-  return timeline_.section_at(early.space, state.ip, last) != kNoSection ? early : late;
+constexpr uint32_t kMostGuestThreads = 64;  // switches of the host, or of one guest cpu, whose threads are compared
+
+}  // namespace
+
+// Adds the threads of the guest that `host` runs, the latest first, if they have code at `ip`. Of its kernel, all have the same code.
+void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const {
+  const bool kernel = is_kernel_half(ip);
+  const auto add = [&](TimeNs moment) {
+    const Context thread = context_in_guest(*contexts_, host, segment_.cpu, moment);
+    const bool has_code = timeline_.section_at(space_at(thread.space, ip), ip, time.last) != kNoSection;
+    if (all.found && has_code) {
+      const bool same = kernel ? machine_of(thread.space) == machine_of(all.likely.space) : thread.tid == all.likely.tid && thread.pid == all.likely.pid;
+      all.differ = all.differ || !same;
+    } else if (has_code || all.likely.space == kNoSpace) {
+      all.likely = thread;
+      all.found = has_code;
+    }
+  };
+  add(time.last);
+  const Guest guest = guest_run_by(*contexts_, host);
+  if (kernel || guest.vcpu < 0 || time.first == time.last) return;
+  const std::vector<ContextTrack::Switch>& switches = guest_switches(*contexts_, guest);
+  auto end = std::upper_bound(switches.begin(), switches.end(), time.last, [](TimeNs t, const ContextTrack::Switch& each) { return t < each.time; });
+  for (uint32_t left = kMostGuestThreads; end != switches.begin() && !all.differ; --left) {
+    const TimeNs comes = (--end)->time;
+    if (comes <= time.first) break;
+    left == 0 ? void(all.differ = true) : add(TimeNs{comes.value - 1});
+  }
+}
+
+// Returns the threads of guests that may run the code at `ip` within `time`. `counted`: the flow has passed no switch of the host unseen.
+Walker::GuestThreads Walker::guest_threads(const FlowState& state, Ip ip, Interval time, bool counted) const {
+  GuestThreads all;
+  if (segment_.cpu < 0) {
+    add_guest_threads(ip, contexts_->at_thread(segment_.tid, time.last), time, all);
+    return all;
+  }
+  const bool counts = options_.switch_entry.value != 0 && options_.config.has_flow;
+  Context host = contexts_->at_cpu(segment_.cpu, time.last);
+  all.passed.least = counts ? state.switches : follower_.passed_at(time.first);
+  if (counts) {
+    host = follower_.at(all.passed.least, time.first, time.last, Ip{~uint64_t{0}}, timeline_);  // a guest's ip says nothing about the host's threads
+  } else if (const Context early = contexts_->at_cpu(segment_.cpu, time.first); host.space == kNoSpace && early.space != kNoSpace) {
+    host = early;
+  }
+  all.passed.most = all.passed.least;
+  add_guest_threads(ip, host, time, all);
+  if (counts && counted && state.most_switches == state.switches) return all;
+  // No guest runs between the two records of a switch, as no user code does.
+  const Switches possible = switches_at(state.switches, Ip{}, time, false);
+  for (uint32_t n = possible.most, left = kMostGuestThreads; n + 1 != possible.least && !all.differ; --n, --left) {
+    const Context other = follower_.after_switch(n, time.last);
+    if (left == 0) all.differ = true;
+    if (other.tid != host.tid || other.pid != host.pid) add_guest_threads(ip, other, time, all);
+    if (n == 0) break;
+  }
+  if (counts && all.differ) all.passed.most = std::max(all.passed.least, possible.most);
+  return all;
+}
+
+// Updates the current thread of a flow in a guest, whose next item is `next`. If several are possible, the flow is suspect until it is updated again.
+void Walker::find_guest_thread(Flow& flow, Interval time, uint64_t next, bool counted) {
+  FlowState& state = flow.state;
+  GuestThreads all = guest_threads(state, state.ip, time, counted);
+  if (all.differ && !is_kernel_half(state.ip) && options_.config.has_flow && !looks_ahead_) {
+    const TimeNs until = user_until(next, [&](TimeNs now) { return now >= time.last; });
+    if (until > time.first) all = guest_threads(state, state.ip, {std::min(until, time.last), time.last}, counted);
+  }
+  state.switches = all.passed.least;
+  state.most_switches = all.passed.most;
+  state.thread_open = all.differ;
+  set_context(flow, all.likely);
 }
 
 // Sets whether a guest runs from the next instruction on. Inside a branch, its target follows and change_machine() is called for it.

@@ -9,26 +9,28 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of the switch function, or for its record's time
-constexpr uint64_t kMostItemsAhead = 1U << 9;    // of user code, at each place where a lost flow goes on
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
 }  // namespace
 
-void Walker::set_context(Flow& flow, Context context, TimeNs first, TimeNs last) {
+void Walker::set_context(Flow& flow, Context context) {
   FlowState& state = flow.state;
   if (context.space == kNoSpace) context.space = options_.default_space;
-  const Context before = state.context;
-  const bool was_open = std::exchange(state.program_open, false);
-  if (in_guest(state)) {
-    context = guest_context(state, context, first, last);
-  } else if (has_execs_ && !is_kernel_half(state.ip)) {
-    const Context early = program_at(context, first);
-    if (early.space != context.space) context = likely_program(state, {before, early, context}, was_open, first, last);
-  }
   state.context = context;
   state.mark_due = true;
+}
+
+// Sets the thread of a flow at a time within [first, last], when it may call exec.
+void Walker::set_thread(Flow& flow, Context context, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  const bool was_open = std::exchange(state.program_open, false);
+  if (has_execs_ && !is_kernel_half(state.ip)) {
+    const Context early = program_at(context, first);
+    if (early.space != context.space) context = likely_program(state, {state.context, early, context}, was_open, first, last);
+  }
+  set_context(flow, context);
 }
 
 // Returns the program of a thread at another time than that of `context`.
@@ -75,12 +77,12 @@ bool Walker::find_execs() const {
 // Updates the current thread, for a time within [first, last], where the flow has passed no switch unseen.
 void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
+  if (in_guest(state)) return find_guest_thread(flow, {first, last}, state.next, true);
   Context context;
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
   } else if (options_.switch_entry.value != 0 && options_.config.has_flow) {
-    // A guest's ip says nothing about the host's threads.
-    context = follower_.at(state.switches, first, last, in_guest(state) ? Ip{~uint64_t{0}} : state.ip, timeline_);
+    context = follower_.at(state.switches, first, last, state.ip, timeline_);
   } else {
     // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
     // has no user code.
@@ -91,7 +93,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   }
   state.most_switches = state.switches;
   state.thread_open = false;
-  set_context(flow, context, first, last);
+  set_thread(flow, context, first, last);
 }
 
 // Returns how many switches a flow may have passed that comes to `ip` at `time` and had passed some before.
@@ -140,18 +142,19 @@ uint32_t Walker::likely_switches(const FlowState& state, Switches passed, Interv
 }
 
 // Sets the thread of a flow that has passed some number of switches within `passed`.
-void Walker::set_switches(Flow& flow, Switches passed, TimeNs first, TimeNs last) {
+void Walker::set_switches(Flow& flow, Switches passed, Interval time) {
   FlowState& state = flow.state;
-  const uint32_t likely = likely_switches(state, passed, {first, last}, state.thread_open);
+  const uint32_t likely = likely_switches(state, passed, time, state.thread_open);
   state.switches = passed.least;
   state.most_switches = passed.most;
-  set_context(flow, follower_.after_switch(likely, last), first, last);
+  set_thread(flow, follower_.after_switch(likely, time.last), time.first, time.last);
 }
 
 // Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted. Its next
 // item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is suspect until they do.
 void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
   FlowState& state = flow.state;
+  if (in_guest(state)) return find_guest_thread(flow, time, next, false);
   if (is_only_by_time(state, state.ip)) return update_context(flow, time.first, time.last);
   Switches passed = switches_at(state.switches, state.ip, time, from == From::start);
   passed.resumes = from == From::loss;
@@ -164,32 +167,24 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
       passed.least = std::clamp(left_ahead(next, passed.most), passed.least, passed.most);
     }
   }
-  set_switches(flow, passed, time.first, time.last);
+  set_switches(flow, passed, time);
 }
 
 // Same where the flow goes from the kernel to user code, having counted the switches if the switch function is known.
 void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
   FlowState& state = flow.state;
+  if (in_guest(state)) return find_guest_thread(flow, {first, item.hi}, state.next, true);
   const bool counts = options_.switch_entry.value != 0;
   if (counts && state.most_switches == state.switches) return update_context(flow, item.before, item.hi);
   const uint32_t most = counts ? state.most_switches : ~uint32_t{0};
   find_thread(flow, {first, item.hi}, state.next, counts ? From::loss : From::before);
   if (state.most_switches <= most) return;
-  set_switches(flow, {state.switches, std::max(state.switches, most), counts}, first, item.hi);
+  set_switches(flow, {state.switches, std::max(state.switches, most), counts}, {first, item.hi});
 }
 
 // Returns the number of switches begun before user code, which begins at item `next`, is left; more than `most` are not counted.
 uint32_t Walker::left_ahead(uint64_t next, uint32_t most) {
-  uint32_t left = 0;
-  for (const uint64_t end = next + kMostItemsAhead; next != end && left < most; ++next) {
-    const Item& item = items_.at(next);
-    const bool is_tip = item.kind == ItemKind::tip, is_tnt = item.kind == ItemKind::tnt;
-    left = std::max(left, follower_.left_at(is_tip || is_tnt ? item.lo : item.before));
-    const bool stays = is_tnt || item.kind == ItemKind::now || item.kind == ItemKind::at_insn || item.kind == ItemKind::after_insns ||
-                       item.kind == ItemKind::at_ip || (is_tip && (item.flags & kItemNoIp) == 0 && !is_kernel_half(Ip{item.ip}));
-    if (!stays) break;
-  }
-  return left;
+  return follower_.left_at(user_until(next, [&](TimeNs now) { return follower_.left_at(now) >= most; }));
 }
 
 // Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function for each of
@@ -253,7 +248,7 @@ void Walker::pass_dated_switches(Flow& flow) {
   const uint32_t passed = follower_.passed_at(state.now.first);
   if (passed <= state.switches) return;
   if (state.most_switches == state.switches) return update_context(flow, state.now.first, state.now.first);
-  set_switches(flow, {std::min(passed, state.most_switches), state.most_switches}, state.now.first, state.now.last);
+  set_switches(flow, {std::min(passed, state.most_switches), state.most_switches}, state.now);
 }
 
 // Called at an interrupt of the kernel: if the clock is past the record of a switch that the flow did not pass, the record is right.
@@ -271,7 +266,7 @@ void Walker::pass_switch(Flow& flow) {
   state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
   if (counted) return update_context(flow, state.now.first, state.now.last);
   const uint32_t most = std::min(state.most_switches + 1, follower_.left_at(state.now.last));
-  set_switches(flow, {state.switches, std::max(state.switches, most)}, state.now.first, state.now.last);
+  set_switches(flow, {state.switches, std::max(state.switches, most)}, state.now);
 }
 
 bool Walker::is_after_switch(const FlowState& state) const {
@@ -292,6 +287,7 @@ bool Walker::is_only_by_time(const FlowState& state, Ip ip) const {
 }
 
 bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool starts) const {
+  if (in_guest(state)) return !guest_threads(state, ip, time, !starts).differ;
   if (has_execs_ && !is_kernel_half(ip)) return false;
   if (is_only_by_time(state, ip)) return true;
   const Switches passed = switches_at(state.switches, ip, time, starts);
@@ -299,7 +295,8 @@ bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool 
 }
 
 bool Walker::enters_clearly(const FlowState& state, const Item& item) const {
-  return !has_execs_ && (options_.switch_entry.value != 0 || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false));
+  const bool clear = options_.switch_entry.value != 0 && !has_execs_ && !in_guest(state);
+  return clear || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false);
 }
 
 bool Walker::thread_is_unknown() const {

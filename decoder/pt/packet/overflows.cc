@@ -11,6 +11,8 @@ namespace {
 // [SDM] "Overflow Packet": 02 f3. Other packets may contain these bytes.
 constexpr std::byte kOvfFirst{0x02}, kOvfSecond{0xf3};
 
+}  // namespace
+
 bool may_overflow(Bytes bytes) {
   const std::byte *at = bytes.data(), *const end = at + bytes.size();
   while (at != end && (at = static_cast<const std::byte*>(std::memchr(at, static_cast<int>(kOvfSecond), static_cast<size_t>(end - at)))) != nullptr) {
@@ -19,8 +21,6 @@ bool may_overflow(Bytes bytes) {
   }
   return false;
 }
-
-}  // namespace
 
 bool may_end_in_overflow(Bytes bytes) {
   constexpr std::byte kPad{0};
@@ -41,15 +41,17 @@ bool ends_in_overflow(Bytes packets) {
   return overflow;
 }
 
-bool has_overflow(Bytes packets, const Config& config) {
-  if (!may_overflow(packets)) return false;
-  PacketReader reader(packets);
+bool has_overflow(Bytes bytes, uint64_t tail_bytes, const Config& config) {
+  const uint64_t end = bytes.size() - tail_bytes;
+  PacketReader reader(bytes);
   reader.set_errata(config.errata);
   Packet packet;
-  while (reader.next(packet) == PacketReader::Status::ok) {
+  PacketReader::Status status = PacketReader::Status::ok;
+  while (reader.offset() < end && (status = reader.next(packet)) == PacketReader::Status::ok) {
     if (packet.kind == PacketKind::ovf) return true;
   }
-  return reader.offset() != packets.size();
+  const bool is_cut = tail_bytes == 0 && status == PacketReader::Status::cut;  // where the trace ends
+  return reader.offset() != end && !is_cut;
 }
 
 }  // namespace ptd::pt

@@ -10,7 +10,9 @@ namespace ptd::pt {
 [[nodiscard]] bool may_end_in_overflow(Bytes bytes);
 /// Returns whether it is one. `packets` begin with a whole packet.
 [[nodiscard]] bool ends_in_overflow(Bytes packets);
-/// Returns whether there is an OVF in `packets`, or damage that may hide one.
-[[nodiscard]] bool has_overflow(Bytes packets, const Config& config);
+/// Returns whether there may be an OVF in `bytes`: other packets may contain its bytes.
+[[nodiscard]] bool may_overflow(Bytes bytes);
+/// Returns whether there is an OVF in a segment, or bytes that are no packet and may hide one. `tail_bytes` as in AuxSegment.
+[[nodiscard]] bool has_overflow(Bytes bytes, uint64_t tail_bytes, const Config& config);
 
 }  // namespace ptd::pt

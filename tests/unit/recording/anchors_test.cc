@@ -183,6 +183,29 @@ TEST_F(Scan, ASegmentWithAnOverflowIsLost) {
   EXPECT_EQ(stream().end_offset_bytes, 1000U);
 }
 
+// Also if the damage hides the segment's only round.
+TEST_F(Scan, ADamagedSegmentIsLost) {
+  for (const bool has_round : {false, true}) {
+    for (const bool zeroed : {false, true}) {
+      bytes_.clear();
+      add_psb();
+      if (has_round) add_tip(kEntry);
+      for (unsigned i = 0; i < 64 && zeroed; ++i) add({0x00});
+      if (!zeroed) add({0x02, 0xff});
+      add({0x06});
+      const bool lost = zeroed || has_round;  // bytes that are no packet are looked for beside rounds only
+      EXPECT_EQ(stream().lost != kTimeMax, lost) << has_round << zeroed;
+      EXPECT_TRUE(stream().points.empty()) << has_round << zeroed;
+    }
+  }
+  bytes_.clear();
+  add_psb();
+  add_tip(kEntry);
+  add({0x19, 0x00});  // the trace ends inside a packet
+  EXPECT_EQ(stream().lost, kTimeMax);
+  EXPECT_EQ(stream().points.size(), 1U);
+}
+
 TEST_F(Scan, APacketAfterTheLastTipEndsItsTime) {
   add_psb();
   add_tsc(100);

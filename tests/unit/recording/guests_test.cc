@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "perfio/format/wire.h"
 #include "ptdecode/pt/packet_reader.h"
@@ -130,17 +131,17 @@ TEST_F(ManyGuests, RecordsThatAreIgnoredSayWhy) {
 }
 
 /// A guest of process 500 with events of two of its cpus, and one of an unknown cpu, whose rings have the numbers of the host's.
-class GuestLosses : public Fold {
+class GuestRings : public Fold {
  protected:
-  static constexpr uint64_t kHost = 70, kFirst = 71, kSecond = 72, kUnknown = 73, kOther = 74;
+  static constexpr uint64_t kHost = 70, kFirst = 71, kSecond = 72, kUnknown = 73, kOther = 74, kThread = 75;
   static constexpr int32_t kProcess = 300;  ///< of the guest
   static constexpr uint64_t kAt = 0x401000;
 
-  GuestLosses() {
+  GuestRings() {
     constexpr uint64_t kNone = ~uint64_t{0};
     const std::vector<std::array<uint64_t, 6>> events = {  // id, idx, cpu, tid; machine_pid, vcpu
         {kHost, 0, 0, kNone, 0, kNone}, {kFirst, 0, 0, 501, 500, 0}, {kSecond, 0, 0, 502, 500, 1}, {kUnknown, 0, 0, 503, 500, kNone},
-        {kOther, 0, 0, 601, 600, 0}};
+        {kOther, 0, 0, 601, 600, 0}, {kThread, 0, kNone, 701, 700, 0}};
     std::vector<uint64_t> words = {0, events.size()};  // the header comes first
     for (const auto& event : events) words.insert(words.end(), event.begin(), event.begin() + 4);
     for (const auto& event : events) words.insert(words.end(), event.begin() + 4, event.end());
@@ -148,14 +149,69 @@ class GuestLosses : public Fold {
     index.type = perfio::kRecordIdIndex;
     index.raw = std::as_bytes(std::span(words));
     fold_->on_record(index);
-    for (const int32_t pid : {500, 600, kProcess}) comm(pid, pid, "one", true, 100);
-    map(kProcess, kAt, "/bin/one", 100);
   }
-  void on_ring(uint64_t id, perfio::Payload payload, uint64_t time) {
+  void on_ring(uint64_t id, perfio::Payload payload, uint64_t time, int32_t tid = kProcess) {
     perfio::Record record;
     record.payload = std::move(payload);
-    record.sample_id = {kProcess, kProcess, time, time != 0, 0, id};
+    record.sample_id = {kProcess, tid, time, time != 0, 0, id};
     fold_->on_record(record);
+  }
+};
+
+// The cpu of their records is the host's, whose only switches here are those of tasks.
+TEST_F(GuestRings, RecordsOfAGuestDoNotSayWhatRunsOnTheHost) {
+  const auto change = [this](int32_t pid, int32_t tid, bool out, uint64_t time) {
+    perfio::SwitchRecord record;
+    record.out = out;
+    feed(record, time, pid, tid);
+  };
+  comm(500, 501, "CPU 0/KVM", false, 50);
+  change(500, 501, false, 100);
+  on_ring(kFirst, perfio::CommRecord{kProcess, kProcess, "one", true}, 1000);
+  on_ring(kFirst, perfio::TaskRecord{kProcess, kProcess, kProcess, kProcess, 1100, true}, 1100);
+  change(500, 501, true, 2000);
+  change(500, 501, false, 3000);
+  on_ring(kFirst, perfio::LostRecord{kFirst, 7, false}, 3100);
+  change(600, 601, true, 4000);  // its IN is missing
+  finish();
+  for (const uint64_t time : {500, 1050, 1500}) EXPECT_EQ(data_->contexts.at_cpu(0, TimeNs{time}).tid, 501) << time;
+  EXPECT_EQ(data_->contexts.at_cpu(0, TimeNs{3500}).tid, -1);
+  EXPECT_EQ(data_->contexts.leaves(0), (std::vector<TimeNs>{TimeNs{2000}, TimeNs{4000}}));
+}
+
+// As Fold.AThreadThatCallsExecRunsTheNewProgram. The ring of a guest is that of a thread of the host, with a cpu or without.
+TEST_F(GuestRings, AThreadOfAGuestThatCallsExecRunsTheNewProgram) {
+  for (const uint64_t id : {kFirst, kThread}) {
+    const uint64_t from = id * 10'000;
+    const auto change = [&](int32_t tid, bool out, uint64_t time) {
+      perfio::SwitchRecord record;
+      record.cpu_wide = true;
+      record.out = out;
+      on_ring(id, record, time, tid);
+    };
+    on_ring(id, perfio::CommRecord{kProcess, kProcess, "one", true}, from);
+    on_ring(id, perfio::TaskRecord{kProcess, kProcess, kProcess + 1, kProcess, from + 100, false}, from + 100);
+    change(kProcess + 1, false, from + 1000);
+    on_ring(id, perfio::CommRecord{kProcess, kProcess, "two", true}, from + 2000);
+    change(kProcess, true, from + 3000);
+  }
+  finish();
+  const auto in_guest = [this](int32_t host, uint64_t time) { return context_in_guest(data_->contexts, {-1, host, {}}, 0, TimeNs{time}); };
+  for (const auto& [id, host, machine] : {std::tuple(kFirst, 501, 1U), std::tuple(kThread, 701, 2U)}) {
+    const Context before = in_guest(host, id * 10'000 + 1500), after = in_guest(host, id * 10'000 + 2500);
+    EXPECT_EQ(before.tid, thread_of_machine(machine, kProcess + 1));
+    EXPECT_EQ(after.tid, thread_of_machine(machine, kProcess));
+    EXPECT_NE(after.space, before.space);
+    EXPECT_EQ(after.space, data_->contexts.at_thread(after.tid, TimeNs{id * 10'000 + 2500}).space);
+    EXPECT_TRUE(data_->contexts.thread_changes(host).empty());
+  }
+}
+
+class GuestLosses : public GuestRings {
+ protected:
+  GuestLosses() {
+    for (const int32_t pid : {500, 600, kProcess}) comm(pid, pid, "one", true, 100);
+    map(kProcess, kAt, "/bin/one", 100);
   }
   void lose(uint64_t id, uint64_t time, bool samples = false) { on_ring(id, perfio::LostRecord{id, 7, samples}, time); }
   void patch(uint64_t id, uint64_t offset, uint64_t time) {
