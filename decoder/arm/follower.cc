@@ -9,6 +9,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
+constexpr size_t kMostSwitches = 4096;
 constexpr int kMostEqual = 64;    // records of the same context that are passed at once
 
 /// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
@@ -256,9 +257,24 @@ Context Follower::context_of(int32_t tid) {
   return now;
 }
 
-/// Same for the thread that the cpu runs.
+/// Returns the only thread that the records of the cpu name. -1: there are several, or many records.
+int32_t Follower::only_thread() const {
+  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
+  if (switches.size() > kMostSwitches) return -1;
+  int32_t only = -1;
+  for (const ContextTrack::Switch& each : switches) {
+    if (each.to.tid <= 0) continue;
+    if (only >= 0 && each.to.tid != only) return -1;
+    only = each.to.tid;
+  }
+  return only;
+}
+
+/// Returns the context of the thread that the cpu runs at this point of the flow.
 Context Follower::context_of_cpu() {
   const Context at = contexts_->at_cpu(segment_.cpu, earliest_);
+  const int32_t only = at.tid < 0 && !options_.use_time ? only_thread() : -1;
+  if (only >= 0) return context_of(only);
   if (at.tid > 0) (void)context_of(at.tid);
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);

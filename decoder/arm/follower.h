@@ -176,6 +176,7 @@ class Follower {
   void update_context();
   [[nodiscard]] Context context_of(int32_t tid);
   [[nodiscard]] Context context_of_cpu();
+  [[nodiscard]] int32_t only_thread() const;
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
   void enter_user(uint64_t offset);
   void mark_thread();

@@ -269,6 +269,18 @@ TEST_F(ArmThreads, WithoutTimes) {
   EXPECT_TRUE(flow.gaps.empty());
 }
 
+// The records name one thread, at a later time.
+TEST_F(ArmThreads, TheOnlyThreadOfACpuWithoutTimesAndIds) {
+  contexts_.add_switch(1, TimeNs{3500}, {.pid = 8, .tid = 8, .space = child_});
+  contexts_.add_switch(1, TimeNs{3600}, {.pid = 0, .tid = 0});
+  contexts_.sort();
+  trace_ = {};
+  trace_.put({0x85}).place(kOther).put({0x30, kE});
+  const Flow flow = run(arm::ContextNames::none, false, 1);
+  EXPECT_EQ(flow.blocks, (Blocks{{child_.value, kOther, 2}}));
+  EXPECT_EQ(suspects(flow), std::vector<bool>(1, false));
+}
+
 // The cpu's records tell the thread, at a time between two timestamps.
 TEST_F(ArmThreads, ASwitchBetweenTwoTimestampsWithoutIds) {
   add_switches();
