@@ -55,6 +55,7 @@ void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wr
   wrong_ = wrong;
   by_time_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
   times_ = times;
+  if (!options_.use_time && segment.tid < 0 && segment.cpu >= 0) only_tid_ = only_thread();
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -273,8 +274,7 @@ int32_t Follower::only_thread() const {
 /// Returns the context of the thread that the cpu runs at this point of the flow.
 Context Follower::context_of_cpu() {
   const Context at = contexts_->at_cpu(segment_.cpu, earliest_);
-  const int32_t only = at.tid < 0 && !options_.use_time ? only_thread() : -1;
-  if (only >= 0) return context_of(only);
+  if (at.tid < 0 && only_tid_ >= 0) return context_of(only_tid_);
   if (at.tid > 0) (void)context_of(at.tid);
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);

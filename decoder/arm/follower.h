@@ -236,6 +236,7 @@ class Follower {
   TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
   bool is_new_ = false;              ///< it has no space before that
   bool is_of_cpu_ = false;           ///< or when the cpu runs another thread
+  int32_t only_tid_ = -1;            ///< the only thread of the cpu, where nothing else tells the thread
   bool no_ids_ = false;              ///< user code has id 0, which is no thread: the kernel writes no ids
   TimeNs proven_;                    ///< what was executed proves that this time has come
   TimestampIndex* times_ = nullptr;
