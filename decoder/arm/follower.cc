@@ -9,6 +9,8 @@ namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
+constexpr size_t kMostSwitches = 4096;
+constexpr int kMostEqual = 64;    // records of the same context that are passed at once
 
 /// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
 World world_of(const PacketContext& context, Protocol protocol) {
@@ -53,6 +55,7 @@ void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wr
   wrong_ = wrong;
   by_time_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
   times_ = times;
+  if (!options_.use_time && segment.tid < 0 && segment.cpu >= 0) only_tid_ = only_thread();
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -246,16 +249,45 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
 /// Returns the context of a thread at this point of the flow. A thread does not run before its first record.
 Context Follower::context_of(int32_t tid) {
   const std::vector<ContextTrack::Switch>& changes = contexts_->thread_changes(tid);
-  const auto next = std::ranges::upper_bound(changes, earliest_, {}, &ContextTrack::Switch::time);
-  next_change_ = next == changes.end() ? kTimeMax : next->time;
+  auto next = std::ranges::upper_bound(changes, earliest_, {}, &ContextTrack::Switch::time);
   is_new_ = next == changes.begin();
-  if (is_new_ && next != changes.end() && next_change_ <= latest_) return next->to;
-  return contexts_->at_thread(tid, earliest_);
+  is_of_cpu_ = false;
+  const Context now = is_new_ && next != changes.end() && next->time <= latest_ ? next->to : contexts_->at_thread(tid, earliest_);
+  for (int i = 0; i < kMostEqual && !is_new_ && next != changes.end() && next->to == now; ++i) ++next;
+  next_change_ = next == changes.end() ? kTimeMax : next->time;
+  return now;
+}
+
+/// Returns the only thread that the records of the cpu name. -1: there are several, or many records.
+int32_t Follower::only_thread() const {
+  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
+  if (switches.size() > kMostSwitches) return -1;
+  int32_t only = -1;
+  for (const ContextTrack::Switch& each : switches) {
+    if (each.to.tid <= 0) continue;
+    if (only >= 0 && each.to.tid != only) return -1;
+    only = each.to.tid;
+  }
+  return only;
+}
+
+/// Returns the context of the thread that the cpu runs at this point of the flow.
+Context Follower::context_of_cpu() {
+  const Context at = contexts_->at_cpu(segment_.cpu, earliest_);
+  if (at.tid < 0 && only_tid_ >= 0) return context_of(only_tid_);
+  if (at.tid > 0) (void)context_of(at.tid);
+  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
+  auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);
+  for (int i = 0; i < kMostEqual && next != switches.end() && next->to.tid == at.tid; ++i) ++next;
+  if (next != switches.end()) next_change_ = std::min(next_change_, next->time);
+  is_new_ = false;
+  is_of_cpu_ = true;
+  return at;
 }
 
 /// Returns the latest possible time of the packet at `offset`.
 TimeNs Follower::time_after(uint64_t offset) const {
-  const Tsc ticks{times_->after(offset)};
+  const Tsc ticks{options_.use_time ? times_->after(offset) : 0};
   if (ticks.value == 0) return latest_;
   const Interval at = options_.time.to_interval(ticks, ticks);
   const TimeNs last = std::max(at.first, at.last);
@@ -263,15 +295,18 @@ TimeNs Follower::time_after(uint64_t offset) const {
 }
 
 /// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
-/// system calls. Limitation: so does a system call that ends in a handler of a signal, just before exec.
+/// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal does not return to its place either.
 void Follower::enter_user(uint64_t offset) {
   entry_ = false;
-  if (times_ == nullptr || !options_.use_time || next_change_ == kTimeMax || next_change_ > latest_ || context_.level != 0) return;
+  if (times_ == nullptr || context_.level != 0) return;
   const bool is_same = exit_.tid >= 0 && exit_.tid == software_.tid;
   const bool goes_on = exit_.to.value - ip_.value <= 4 || (!exit_.by_call && segment_.tid >= 0);  // a system call may be repeated
-  if ((is_same && goes_on) || next_change_ > time_after(offset)) return;
-  unsure_ = !is_new_ && !(is_same && exit_.by_call);  // the change may come before or after this
-  if (unsure_) return;
+  if (is_same && goes_on) return;
+  if (!options_.use_time) unsure_ = false;  // no timestamp ends it
+  if (next_change_ == kTimeMax || next_change_ > time_after(offset)) return;
+  const bool is_past = is_new_ || (is_same && exit_.by_call && !is_of_cpu_ && options_.use_time);
+  unsure_ = !is_past;  // the change may come before or after this
+  if (unsure_ || !options_.use_time) return;
   earliest_ = proven_ = next_change_;
   if (time_known_) time_ = {std::max(time_.first, proven_), std::max(time_.last, proven_)};
   update_context();
@@ -284,11 +319,14 @@ void Follower::update_context() {
     software_ = context_of(segment_.tid);
     if (software_.tid < 0) software_.tid = segment_.tid;
   } else if (segment_.cpu >= 0) {
-    software_ = contexts_->at_cpu(segment_.cpu, earliest_);
+    software_ = context_of_cpu();
   }
-  const bool named = options_.names == ContextNames::vmid ? context_.has_vmid : context_.has_context_id;
-  if (is_wrong_ || (options_.names != ContextNames::none && named)) {
-    const auto tid = is_wrong_ ? wrong_.front().tid : static_cast<int32_t>(options_.names == ContextNames::vmid ? context_.vmid : context_.context_id);
+  const bool by_vmid = options_.names == ContextNames::vmid;
+  const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
+  const bool named = options_.names != ContextNames::none && (by_vmid ? context_.has_vmid : context_.has_context_id);
+  no_ids_ = no_ids_ || (named && id == 0 && context_.level == 0);
+  if (is_wrong_ || (named && !no_ids_)) {
+    const int32_t tid = is_wrong_ ? wrong_.front().tid : id;
     software_ = context_of(tid);
     if (software_.tid < 0) software_.tid = tid;
   }

@@ -175,6 +175,8 @@ class Follower {
   void set_place(Ip ip, uint8_t isa);
   void update_context();
   [[nodiscard]] Context context_of(int32_t tid);
+  [[nodiscard]] Context context_of_cpu();
+  [[nodiscard]] int32_t only_thread() const;
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
   void enter_user(uint64_t offset);
   void mark_thread();
@@ -233,6 +235,9 @@ class Follower {
   bool time_tells_context_ = false;  ///< so does it, or its space
   TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
   bool is_new_ = false;              ///< it has no space before that
+  bool is_of_cpu_ = false;           ///< or when the cpu runs another thread
+  int32_t only_tid_ = -1;            ///< the only thread of the cpu, where nothing else tells the thread
+  bool no_ids_ = false;              ///< user code has id 0, which is no thread: the kernel writes no ids
   TimeNs proven_;                    ///< what was executed proves that this time has come
   TimestampIndex* times_ = nullptr;
   bool entry_ = false;   ///< user code may begin at the next instruction

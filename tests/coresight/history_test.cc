@@ -54,10 +54,11 @@ struct Flow {
   bool operator==(const Flow&) const = default;
 };
 
-Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}) {
+Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}, int32_t cpu = -1) {
   AuxSegment segment;
   segment.bytes = std::as_bytes(std::span(trace.bytes));
   segment.time = time;
+  segment.cpu = cpu;
   decoder.begin(segment);
   Flow flow;
   Batch batch;
@@ -83,12 +84,12 @@ const ContextTrack kNoContexts;
 
 // Decodes with the fast path and with the exact walk.
 Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}},
-            const ContextTrack& contexts = kNoContexts) {
+            const ContextTrack& contexts = kNoContexts, int32_t cpu = -1) {
   arm::Decoder fast(timeline, contexts, options);
   options.follow.exact_only = true;
   arm::Decoder exact(timeline, contexts, options);
-  Flow flow = decode(fast, trace, time);
-  EXPECT_TRUE(flow == decode(exact, trace, time));
+  Flow flow = decode(fast, trace, time, cpu);
+  EXPECT_TRUE(flow == decode(exact, trace, time, cpu));
   return flow;
 }
 
@@ -206,13 +207,26 @@ class ArmThreads : public testing::Test {
     // Thread 7 runs, and calls the kernel. At 1000.
     trace_.put({0x85}).place(kCode).put({0xb0, 7, 0, 0, 0, kE, 0x02, 0xe8, 0x07}).put({0x06, 0x05}).address(kCode + 4).put({0x04});
   }
-  [[nodiscard]] Flow run() const {
+  [[nodiscard]] Flow run(arm::ContextNames names = arm::ContextNames::context_id, bool use_time = true, int32_t cpu = -1) const {
     arm::DecoderOptions options = etmv4(before_);
-    options.follow.names = arm::ContextNames::context_id;
+    options.follow.names = names;
     options.follow.time.time_mult = 1;
-    return decode(timeline_, options, trace_, {TimeNs{0}, TimeNs{100000}}, contexts_);
+    options.follow.use_time = use_time;
+    return decode(timeline_, options, trace_, use_time ? Interval{TimeNs{0}, TimeNs{100000}} : Interval{}, contexts_, cpu);
+  }
+  /// Thread 7 runs on cpu 1, then thread 8.
+  void add_switches() {
+    contexts_.add_switch(1, TimeNs{0}, {.pid = 7, .tid = 7, .space = before_});
+    contexts_.add_switch(1, TimeNs{3500}, {.pid = 8, .tid = 8, .space = child_});
+    contexts_.sort();
+  }
+  static std::vector<bool> suspects(const Flow& flow) {
+    std::vector<bool> which;
+    for (const uint16_t flags : flow.flags) which.push_back(has(flags, BlockFlag::suspect));
+    return which;
   }
   using Blocks = decltype(Flow::blocks);
+  static constexpr size_t kIdAt = 26;  // of the context in the trace
   static constexpr std::initializer_list<uint8_t> kAt5000 = {0x02, 0x88, 0x27};
 
   SpaceId before_, after_, child_;
@@ -226,7 +240,7 @@ TEST_F(ArmThreads, ExecBetweenTwoTimestamps) {
   trace_.address(kOther).put({kE}).put(kAt5000).put({kE});
   const Flow flow = run();
   EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {after_.value, kOther, 1}, {after_.value, kOther, 1}}));
-  EXPECT_EQ(flow.flags, std::vector<uint16_t>(3, flow.flags.at(0)));
+  EXPECT_EQ(suspects(flow), std::vector<bool>(3, false));
   EXPECT_TRUE(flow.gaps.empty());
 }
 
@@ -242,16 +256,49 @@ TEST_F(ArmThreads, WhereExecMayHaveReturnedTheFlowIsMarked) {
   trace_.put({0x85}).place(kOther).put({0xb0, 7, 0, 0, 0, kE}).put(kAt5000).address(kOther).put({kE});
   const Flow flow = run();
   EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kOther, 3}, {after_.value, kOther, 1}}));
-  ASSERT_EQ(flow.flags.size(), 2U);
-  EXPECT_TRUE(has(flow.flags[0], BlockFlag::suspect));
-  EXPECT_FALSE(has(flow.flags[1], BlockFlag::suspect));
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{true, false}));
+}
+
+// Nothing tells when exec returns. The other thread has one program.
+TEST_F(ArmThreads, WithoutTimes) {
+  trace_.address(kCode + 4).put({kE}).put({0x06, 0x05}).address(kCode + 4).put({0x04});
+  trace_.put({0x81, 0xb0, 8, 0, 0, 0}).address(kOther).put({kE}).put({0x06, 0x05}).address(kOther + 4).put({0x04});
+  const Flow flow = run(arm::ContextNames::context_id, false);
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {child_.value, kOther, 2}}));
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{true, true, false}));
+  EXPECT_TRUE(flow.gaps.empty());
+}
+
+// The records name one thread, at a later time.
+TEST_F(ArmThreads, TheOnlyThreadOfACpuWithoutTimesAndIds) {
+  contexts_.add_switch(1, TimeNs{3500}, {.pid = 8, .tid = 8, .space = child_});
+  contexts_.add_switch(1, TimeNs{3600}, {.pid = 0, .tid = 0});
+  contexts_.sort();
+  trace_ = {};
+  trace_.put({0x85}).place(kOther).put({0x30, kE});
+  const Flow flow = run(arm::ContextNames::none, false, 1);
+  EXPECT_EQ(flow.blocks, (Blocks{{child_.value, kOther, 2}}));
+  EXPECT_EQ(suspects(flow), std::vector<bool>(1, false));
+}
+
+// The cpu's records tell the thread, at a time between two timestamps.
+TEST_F(ArmThreads, ASwitchBetweenTwoTimestampsWithoutIds) {
+  add_switches();
+  trace_.address(kCode + 4).put({kE}).put({0x06, 0x05}).address(kCode + 4).put({0x04}).address(kOther).put({kE}).put(kAt5000).put({0x04}).address(kOther).put({kE});
+  for (const auto names : {arm::ContextNames::none, arm::ContextNames::context_id}) {
+    if (names == arm::ContextNames::context_id) trace_.bytes[kIdAt] = 0;  // the kernel writes no ids
+    const Flow flow = run(names, true, 1);
+    EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {before_.value, kOther, 3}, {child_.value, kOther, 2}}));
+    EXPECT_EQ(suspects(flow), (std::vector<bool>{false, false, true, false}));
+    EXPECT_TRUE(flow.gaps.empty());
+  }
 }
 
 TEST_F(ArmThreads, ANewThreadBeforeTheFirstTimestampAfterFork) {
   trace_.put({0x81, 0xb0, 8, 0, 0, 0}).address(kOther).put({kE}).put({0x06, 0x1d}).address(kOther + 4).put({0x04}).put(kAt5000);
   const Flow flow = run();
   EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {child_.value, kOther, 2}}));
-  EXPECT_EQ(flow.flags, std::vector<uint16_t>(2, flow.flags.at(0)));
+  EXPECT_EQ(suspects(flow), std::vector<bool>(2, false));
   EXPECT_TRUE(flow.gaps.empty());
   EXPECT_EQ(flow.threads, (std::vector<int32_t>{7, 8}));
 }

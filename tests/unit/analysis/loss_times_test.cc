@@ -180,7 +180,7 @@ TEST(LossTimes, MarksOfASteadyFlowCountAlsoIfTheyArePassedAtOnce) {
   }
 }
 
-// Each loss needs only the runs that it overlaps. All runs for each loss take half a minute.
+// Each loss needs only the runs that it overlaps. All runs for each loss take minutes.
 TEST(LossTimes, ManyLossesOfAThreadThatSwitchesOften) {
   constexpr uint64_t kRuns = 200'000, kNs = 100;  // the thread has the first half of each
   ContextTrack contexts;
