@@ -154,18 +154,18 @@ class TimeAhead {
   TimeNs end_;
   TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
   uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
-  uint64_t complete_to_ = 0;               ///< the TSC there shows whether OVFs before it lost windows of MTC packets
   uint64_t repeats_to_ = 0;                ///< the TSC there shows that MTCs before it that repeat the one before them are damaged
   uint64_t contradicted_at_ = kNoOffset;
   uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
   bool passed_end_ = false;
-  bool is_complete_ = false;               ///< they did not
   bool miscounts_ = false;                 ///< MTC packets are not used up to the next TSC
   bool in_guest_ = false;                  ///< the segment has times of a VMX guest, whose TSC is another clock
   std::vector<TimePoint> points_;  ///< the first count_ are in use
   size_t head_ = 0, bound_ = 0, count_ = 0;
   TimePoint here_;  ///< the result of read_at()
   bool in_start_ = false, done_ = true;
+  bool is_complete_ = false;  ///< OVFs before complete_to_ lost no window of MTC packets
+  uint64_t complete_to_ = 0;  ///< offset of the TSC that shows it
 };
 
 /// Corrects a TSC packet of a PSB+ according to `check`. Returns false if its time is not known.
