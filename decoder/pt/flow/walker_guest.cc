@@ -1,5 +1,6 @@
 // Walker: virtual machines. [SDM] "VMX-Specific Packets": PIP.NR tells whether a guest runs. A VM entry is PIP, TIP; a VM exit is FUP, PIP, TIP.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "decoder/pt/flow/walker.h"
@@ -15,27 +16,30 @@ constexpr uint32_t kMostGuestThreads = 64;  // switches of the host, or of one g
 
 // Adds the threads of the guest that `host` runs, the latest first, if they have code at `ip`. Of its kernel, all have the same code.
 void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const {
+  static const std::vector<ContextTrack::Switch> kNone;
   const bool kernel = is_kernel_half(ip);
-  const auto add = [&](TimeNs moment) {
-    const Context thread = context_in_guest(*contexts_, host, segment_.cpu, moment);
+  const auto add = [&](const Context& thread) {
     const bool has_code = timeline_.section_at(space_at(thread.space, ip), ip, time.last) != kNoSection;
     if (all.found && has_code) {
-      const bool same = kernel ? machine_of(thread.space) == machine_of(all.likely.space) : thread.tid == all.likely.tid && thread.pid == all.likely.pid;
-      all.differ = all.differ || !same;
+      all.differ = all.differ || (kernel ? machine_of(thread.space) != machine_of(all.likely.space) : thread != all.likely);
     } else if (has_code || all.likely.space == kNoSpace) {
       all.likely = thread;
       all.found = has_code;
     }
   };
-  add(time.last);
   const Guest guest = guest_run_by(*contexts_, host);
-  if (kernel || guest.vcpu < 0 || time.first == time.last) return;
-  const std::vector<ContextTrack::Switch>& switches = guest_switches(*contexts_, guest);
+  const std::vector<ContextTrack::Switch>& switches = kernel || guest.vcpu < 0 ? kNone : guest_switches(*contexts_, guest);
   auto end = std::upper_bound(switches.begin(), switches.end(), time.last, [](TimeNs t, const ContextTrack::Switch& each) { return t < each.time; });
-  for (uint32_t left = kMostGuestThreads; end != switches.begin() && !all.differ; --left) {
-    const TimeNs comes = (--end)->time;
-    if (comes <= time.first) break;
-    left == 0 ? void(all.differ = true) : add(TimeNs{comes.value - 1});
+  TimeNs last = time.last;
+  for (uint32_t left = kMostGuestThreads;; --left) {
+    const TimeNs comes = end == switches.begin() ? kTimeMin : std::prev(end)->time;
+    const Context thread = context_in_guest(*contexts_, host, segment_.cpu, last);
+    add(thread);
+    add(program_at(thread, std::max(comes, time.first)));  // before it calls exec
+    all.differ = all.differ || left == 0;
+    if (all.differ || comes <= time.first) return;
+    last = TimeNs{comes.value - 1};
+    --end;
   }
 }
 
@@ -80,6 +84,7 @@ void Walker::find_guest_thread(Flow& flow, Interval time, uint64_t next, bool co
   state.switches = all.passed.least;
   state.most_switches = all.passed.most;
   state.thread_open = all.differ;
+  state.program_open = false;
   set_context(flow, all.likely);
 }
 

@@ -165,6 +165,19 @@ TEST_F(GuestThread, TheKernelReturnsToOneOfSeveral) {
   expect("1.2 1.2? 1.2? 1.2? 1.2 1.2 ");
 }
 
+TEST_F(GuestThread, AThreadCallsExec) {
+  const int32_t thread = thread_of_machine(1, 1);
+  const SpaceId program = builder_.add_space(1);
+  contexts_.add_thread(thread, TimeNs{10}, {thread, thread, spaces_[1]});
+  contexts_.add_thread(thread, TimeNs{1100}, {thread, thread, program});
+  add_code(program, kLoopOfUsers);
+  sync(1000);
+  run_user();
+  time(1200);
+  run_user();
+  expect("1.1? 1.1? 1.1 1.1 ");
+}
+
 TEST_F(GuestThread, TheHostSwitchesBetweenTwoGuests) {
   run_guest(2, 1100);
   sync(1000);
