@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "decoder/pt/packet/fast_counter.h"
 
@@ -173,7 +174,8 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
     calibrating_ = false;
     return true;
   }
-  if (is_short_) lost_ = is_short_ = false;
+  const bool resumes = std::exchange(is_short_, false);  // it may have waited for the end of the overflow, up to the next edge
+  if (resumes) lost_ = false;
   const unsigned step = mtc_step(mtc);
   const auto ticks = static_cast<int64_t>(period());
   const bool slipped = first_mtc_ && step > 256 - kSlipSteps;
@@ -189,9 +191,10 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
   const bool stale = moment < earliest_;  // the edge is before a time that the stream has already passed
   earliest_ = std::max(earliest_, sub(moment, 1));
   tsc_ = std::max({tsc_, moment, earliest_});
-  latest_ = lost_ ? kTscMax.value : add(stale ? edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)) : moment + width, 2);
+  const unsigned late = stale ? kPlausibleSteps : resumes ? 1 : 0;
+  latest_ = lost_ ? kTscMax.value : add(late != 0 ? std::max(edge(elapsed_ + ticks * static_cast<int64_t>(late)), moment + width) : moment + width, 2);
   latest_ = std::max(latest_, tsc_);
-  if (anchor_ != Anchor::exact || stale || lost_) {
+  if (anchor_ != Anchor::exact || late != 0 || lost_) {
     calibrating_ = false;
     if (beside_cyc) ref_lo_ = std::max(ref_lo_, earliest_);
     return true;

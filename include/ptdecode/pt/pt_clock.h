@@ -93,7 +93,8 @@ class PTD_API PtClock {
     (void)on_overflow();
     expects_mtcs_ = false;
   }
-  /// Same as on_loss(), where later packets show that less than a window of MTCs is missing: after the next MTC, the time has an upper bound again.
+  /// Same as on_loss(), where later packets show that less than a window of MTCs is missing: after the next MTC, the time has an upper bound again. That one
+  /// may be late by up to a period.
   void on_short_loss();
   /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
   void reset();
