@@ -75,6 +75,10 @@ void ArmPerf::on_record(const perfio::Record& record) {
   const perfio::SampleId& id = record.sample_id;
   const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
   if (tells_start && id.has_time) started_ = std::min(started_, TimeNs{id.time});
+  if (std::holds_alternative<perfio::ItraceStartRecord>(record.payload) && id.has_time) {
+    if (id.cpu >= 0) starts_[{id.cpu, -1}].push_back(TimeNs{id.time});
+    starts_[{-1, id.tid}].push_back(TimeNs{id.time});
+  }
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
     pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
@@ -129,6 +133,17 @@ std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) 
   return members;
 }
 
+/// The trace of an AUX record begins after the ITRACE_START record before it ([linux] event_sched_in()).
+void ArmPerf::date_start(const std::vector<size_t>& members, int32_t cpu, int32_t tid, const Piece& piece) {
+  if (!piece.has_time) return;
+  const RingKey ring{cpu, cpu >= 0 ? -1 : tid};
+  TimeNs& before = written_[ring];
+  const std::vector<TimeNs>& starts = starts_[ring];
+  const auto start = std::ranges::upper_bound(starts, before);
+  if (start != starts.end() && *start < piece.time) sources_.written(members, *start);
+  before = std::max(before, piece.time);
+}
+
 /// Bytes of one trace unit as it wrote them (TRBE).
 void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
   size_t base = 0;
@@ -138,6 +153,7 @@ void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes,
     return;
   }
   const size_t slot = slot_of(base == bases_ ? 0 : base, tid);
+  date_start({slot}, cpu, tid, piece);
   sources_.add_raw(slot, bytes, buffer_offset);
   sources_.break_here({slot}, break_behind(piece.flags));
   if (piece.has_time) sources_.written({slot}, piece.time);
@@ -148,6 +164,7 @@ void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes,
   const int32_t tid = payload.cpu >= 0 ? -1 : payload.tid;
   if (is_raw(piece.flags)) return add_raw(cpu, tid, piece, bytes, buffer_offset);
   const std::vector<size_t> members = members_of(cpu, tid, bytes);
+  date_start(members, cpu, tid, piece);
   sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
   sources_.break_here(members, break_behind(piece.flags));
   if (piece.has_time) sources_.written(members, piece.time);
@@ -325,6 +342,7 @@ void ArmPerf::remove_padding() {
 
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
+  for (auto& [ring, starts] : starts_) std::ranges::sort(starts);
   check_cpus(info);
   add_sources(info);
   const auto is_overwritten = [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; };
