@@ -6,6 +6,8 @@
 #include <bitset>
 #include <set>
 
+#include "decoder/arm/packet/walk_packets.h"
+
 namespace ptd {
 namespace {
 
@@ -44,6 +46,32 @@ std::bitset<128> ids_in(Bytes frames) {
       frames, arm::FrameFormat::aligned, [&](const arm::FrameRun& run) { ids.set(run.id); }, [](uint64_t) {});
   return ids;
 }
+
+/// The ids with which user code runs. A kernel without CONFIG_PID_IN_CONTEXTIDR writes none, so that they are 0, which is no thread of user code.
+struct UserIds {
+  bool any = false, real = false;
+  bool by_vmid = false;
+  void on_atoms() {}
+  bool on_bad(uint64_t) { return true; }
+  bool on_packet(const arm::Packet& packet, uint64_t) {
+    const arm::PacketContext& context = packet.context;
+    if (packet.kind != arm::PacketKind::ctxt && !arm::is_address_context(packet.kind)) return true;
+    if (!context.present || context.level != 0 || !(by_vmid ? context.has_vmid : context.has_context_id)) return true;
+    any = true;
+    real = (by_vmid ? context.vmid : context.context_id) != 0;
+    return !real;
+  }
+  /// Looks at the begin of a stream.
+  void look(AuxStream& stream, const arm::TraceConfig& config) {
+    constexpr uint64_t kMostBytes = 64U << 10;
+    if (real || (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete)) return;
+    stream.finish();
+    std::vector<std::byte> scratch;
+    const Bytes bytes = stream.read(stream.begin_offset(), std::min(stream.end_offset(), stream.begin_offset() + kMostBytes), scratch);
+    arm::PacketReader reader(bytes, config);
+    arm::walk_packets(reader, bytes, *this);
+  }
+};
 
 }  // namespace
 
@@ -340,6 +368,23 @@ void ArmPerf::remove_padding() {
   }
 }
 
+/// Sets what names the threads of the flow. Without ids and times, AUX records do: the task that runs writes them.
+void ArmPerf::find_threads(bool has_times, RecordingData& data) {
+  arm::FollowOptions& follow = data.arm_follow;
+  UserIds ids;
+  ids.by_vmid = follow.names == arm::ContextNames::vmid;
+  for (size_t i = 0; i < data.streams.size() && follow.names != arm::ContextNames::none; ++i) ids.look(data.streams[i], data.arm[i].config);
+  if (ids.any && !ids.real) {
+    follow.names = arm::ContextNames::none;
+    data.warnings.emplace_back("the trace names no threads: user code has context id 0, as the kernel writes none without CONFIG_PID_IN_CONTEXTIDR; the records of each cpu name them");
+  }
+  if (follow.names != arm::ContextNames::none) return;
+  for (const Piece& piece : pieces_) {
+    if (!has_times && piece.has_time && piece.cpu >= 0 && piece.tid > 0) data.contexts.add_switch(piece.cpu, piece.time, {-1, piece.tid, kNoSpace});
+  }
+  data.contexts.sort();
+}
+
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   for (auto& [ring, starts] : starts_) std::ranges::sort(starts);
@@ -389,6 +434,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
   if (use_time && !virtual_time && has_timestamps && data.decoder.config.time.valid())
     data.warnings.emplace_back("the flow has no times: the metadata do not say that all timestamps count the kernel's virtual counter (TS_SOURCE 1)");
+  find_threads(data.arm_follow.use_time && has_timestamps, data);
   if (unread_ids_ != 0)
     data.warnings.push_back(std::to_string(unread_ids_) +
                             " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");

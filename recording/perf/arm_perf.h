@@ -66,6 +66,7 @@ class ArmPerf {
   void lose(const Payload& payload, const Piece& piece);
   void lose_between(const Ring& ring, const Payload& payload, uint64_t from, uint64_t to);
   void add_sources(const perfio::EtmInfo& info);
+  void find_threads(bool has_times, RecordingData& data);
   size_t slot_of(size_t base, int32_t tid);
   void add_payload(const Payload& payload, Ring& ring);
   void add_snapshot(const Payload& payload, Ring& ring);

@@ -1,4 +1,4 @@
-// cs_etm recordings whose packets have no times: what their AUX records say is used.
+// cs_etm recordings whose packets have no times, or name no threads: what their AUX records say is used.
 #include <gtest/gtest.h>
 
 #include "perfio/format/auxtrace_etm.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Intervals = std::vector<Interval>;
 constexpr int32_t kCpu = 0;
-constexpr uint8_t kEl0 = 0xb0;  // of a context with an id
+constexpr uint8_t kEl0 = 0xb0, kEl1 = 0xb1;  // of a context with an id
 
 /// A recording with one AUX record for each thread, in raw format.
 class UndatedPerf {
@@ -102,6 +102,37 @@ TEST(UndatedPerf, ItraceStartBoundsSegments) {
   made.finish(0x41);
   ASSERT_EQ(made.data.streams.size(), 1U);
   EXPECT_EQ(made.written(), (Intervals{{TimeNs{500}, TimeNs{1000}}, {TimeNs{1500}, TimeNs{2000}}, {TimeNs{2000}, TimeNs{3000}}}));
+}
+
+// A kernel without CONFIG_PID_IN_CONTEXTIDR: id 0 in user code. In the kernel, it is that of the idle task.
+TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
+  struct Row {
+    uint8_t level, id;
+    arm::ContextNames names;
+  };
+  for (const Row& row : {Row{kEl0, 0, arm::ContextNames::none}, Row{kEl1, 0, arm::ContextNames::context_id}, Row{kEl0, 7, arm::ContextNames::context_id}}) {
+    UndatedPerf made;
+    made.trace(7, 1000, row.level, row.id);
+    made.finish(0x41);
+    const bool is_none = row.names == arm::ContextNames::none;
+    EXPECT_EQ(made.data.arm_follow.names, row.names);
+    EXPECT_EQ(made.data.warnings.size(), is_none ? 1U : 0U);
+    EXPECT_EQ(made.data.contexts.at_cpu(kCpu, TimeNs{1000}).tid, is_none ? 7 : -1);
+  }
+}
+
+// Without ids and times, the task that writes the AUX record is known.
+TEST(UndatedPerf, AuxRecordsNameThreads) {
+  UndatedPerf made;
+  made.trace(7, 1000, kEl0, 0);
+  made.trace(8, 2000, kEl0, 0);
+  made.finish(0x1);
+  EXPECT_TRUE(made.data.warnings.empty());
+  const auto& switches = made.data.contexts.switches(kCpu);
+  ASSERT_EQ(switches.size(), 2U);
+  EXPECT_EQ(switches[0].time, TimeNs{1000});
+  EXPECT_EQ(switches[0].to.tid, 7);
+  EXPECT_EQ(switches[1].to.tid, 8);
 }
 
 }  // namespace
