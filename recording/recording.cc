@@ -283,7 +283,7 @@ std::unique_ptr<FlowDecoder> plain_decoder(const Recording& recording, const Rec
 }  // namespace
 
 void index_streams(const OpenRequest& options, RecordingData& data) {
-  data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
+  data.timing = {data.decoder.config.time, options.slack_ns, options.use_time, options.use_written};
   // Timeless: no packet then narrows what the segment says, and the segment says nothing.
   data.decoder.exact_only = data.arm_follow.exact_only = options.exact_only;
   data.decoder.slack_ns = options.use_time ? options.slack_ns : kTimeMax.value;

@@ -40,6 +40,8 @@ std::string guest_remedy(const std::string& path, bool kernel) {
       "perf inject --guest-data=FILE,{},TSC-OFFSET; then {}", pid, mounted);
 }
 
+constexpr const char* kUnknownThread = "[user code of an unknown thread]";
+
 /// Returns the name of code that no record maps, in a guest of which nothing is known.
 std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ? "[guest.kernel.kallsyms]" : "[guest.user]"; }
 
@@ -57,6 +59,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
       return fmt::format("the bytes at these addresses: --image FILE@{:#x}, or --pages", address);
     return fmt::format("the module at {:#x}: the bundle names none", address);
   }
+  if (path == kUnknownThread) return "record context switches (perf record --switch-events), or each thread by itself (perf record --per-thread)";
   if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after PATH";
@@ -200,6 +203,9 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
                          region + kRegionBytes - 1);
       kernel = is_kernel_half(Ip{region});
     }
+    const bool is_rest = region == 0;  // GapTally: of more places than it counts
+    const bool no_thread = section_id == kNoSection && SpaceId{space} == kNoSpace && !kernel && !is_rest && recording.from_perf();
+    if (no_thread) path = kUnknownThread;
     MissingLine& line = lines[{path, build_id}];
     line.path = path;
     line.build_id = build_id;
@@ -217,9 +223,9 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
                             : "nothing, if the file is complete; 'ptdecode check' tells whether the packets contradict its times";
       continue;
     }
-    line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
+    line.reason = no_thread ? "no record names the thread, or its process" : section_id == kNoSection ? "not mapped by any record" : "bytes not found";
     line.remedy = remedy_of(recording, path, build_id, kernel, address);
-    const MissingImage* dump = section_id == kNoSection && !kernel ? missing_jitdump(recording) : nullptr;
+    const MissingImage* dump = section_id == kNoSection && !kernel && !no_thread ? missing_jitdump(recording) : nullptr;
     if (dump != nullptr) {
       line.reason = fmt::format("not mapped by any record; {}: {}", dump->path, dump->reason);
       line.remedy = fmt::format("an undamaged copy of {}, with which the process logged its generated code", dump->path);

@@ -9,7 +9,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
-constexpr size_t kMostSwitches = 4096;
+constexpr size_t kMostThreads = 32;  // of which the choices are kept
 constexpr int kMostEqual = 64;    // records of the same context that are passed at once
 
 /// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
@@ -51,11 +51,15 @@ void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wr
   latest_ = segment.time.last;
   time_ = segment.time;
   time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
+  undated_ = !options_.use_time || segment.written != Interval{};
+  if (undated_) {
+    earliest_ = std::max(earliest_, segment.written.first);
+    latest_ = std::min(latest_, segment.written.last);
+  }
   const bool by_cpu = options_.names == ContextNames::none && segment.tid < 0 && segment.cpu >= 0;
   wrong_ = wrong;
   by_time_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
   times_ = times;
-  if (!options_.use_time && segment.tid < 0 && segment.cpu >= 0) only_tid_ = only_thread();
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -182,6 +186,7 @@ void Follower::forget_calls() {
   returns_.clear();
   calls_unseen_ = true;
   anchored_ = !config_.has_return_stack();
+  if (undated_ && possible().has_several()) entry_ = refuted_ = true;
 }
 
 /// The packets do not fit the code at `ip`.
@@ -258,23 +263,9 @@ Context Follower::context_of(int32_t tid) {
   return now;
 }
 
-/// Returns the only thread that the records of the cpu name. -1: there are several, or many records.
-int32_t Follower::only_thread() const {
-  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
-  if (switches.size() > kMostSwitches) return -1;
-  int32_t only = -1;
-  for (const ContextTrack::Switch& each : switches) {
-    if (each.to.tid <= 0) continue;
-    if (only >= 0 && each.to.tid != only) return -1;
-    only = each.to.tid;
-  }
-  return only;
-}
-
 /// Returns the context of the thread that the cpu runs at this point of the flow.
 Context Follower::context_of_cpu() {
   const Context at = contexts_->at_cpu(segment_.cpu, earliest_);
-  if (at.tid < 0 && only_tid_ >= 0) return context_of(only_tid_);
   if (at.tid > 0) (void)context_of(at.tid);
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);
@@ -287,7 +278,7 @@ Context Follower::context_of_cpu() {
 
 /// Returns the latest possible time of the packet at `offset`.
 TimeNs Follower::time_after(uint64_t offset) const {
-  const Tsc ticks{options_.use_time ? times_->after(offset) : 0};
+  const Tsc ticks{times_->after(offset)};
   if (ticks.value == 0) return latest_;
   const Interval at = options_.time.to_interval(ticks, ticks);
   const TimeNs last = std::max(at.first, at.last);
@@ -298,39 +289,76 @@ TimeNs Follower::time_after(uint64_t offset) const {
 /// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal does not return to its place either.
 void Follower::enter_user(uint64_t offset) {
   entry_ = false;
+  if (undated_) return enter_undated();
   if (times_ == nullptr || context_.level != 0) return;
   const bool is_same = exit_.tid >= 0 && exit_.tid == software_.tid;
   const bool goes_on = exit_.to.value - ip_.value <= 4 || (!exit_.by_call && segment_.tid >= 0);  // a system call may be repeated
   if (is_same && goes_on) return;
-  if (!options_.use_time) unsure_ = false;  // no timestamp ends it
   if (next_change_ == kTimeMax || next_change_ > time_after(offset)) return;
-  const bool is_past = is_new_ || (is_same && exit_.by_call && !is_of_cpu_ && options_.use_time);
+  const bool is_past = is_new_ || (is_same && exit_.by_call && !is_of_cpu_);
   unsure_ = !is_past;  // the change may come before or after this
-  if (unsure_ || !options_.use_time) return;
+  if (unsure_) return;
   earliest_ = proven_ = next_change_;
   if (time_known_) time_ = {std::max(time_.first, proven_), std::max(time_.last, proven_)};
   update_context();
 }
 
-void Follower::update_context() {
-  software_ = {};
-  next_change_ = kTimeMax;
+/// Same where the packets have no times: the address tells the program, if only one maps it. After exec, the flow goes on in the next one, and after a
+/// contradiction in another one.
+void Follower::enter_undated() {
+  if (context_.level != 0 || !possible().has_several()) return;
+  const bool is_other = exit_.by_call && exit_.tid >= 0 && exit_.tid == software_.tid && exit_.to.value - ip_.value > 4;
+  const Context before = possible().now();
+  const bool is_sure = possible().choose(runs_->timeline(), ip_, is_other || refuted_);
+  if (possible().now() != before) update_context();
+  const bool sees_entries = config_.protocol == Protocol::etmv4 || config_.protocol == Protocol::ete;
+  unsure_ = !is_sure || (!sees_entries && possible().has_several());
+  refuted_ = false;
+}
+
+/// Returns the thread that the packets name, or that is known in place of a wrong one.
+std::optional<int32_t> Follower::named_thread() {
+  const bool by_vmid = options_.names == ContextNames::vmid;
+  const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
+  const bool named = options_.names != ContextNames::none && (by_vmid ? context_.has_vmid : context_.has_context_id);
+  no_ids_ = no_ids_ || (named && id == 0 && context_.level == 0);
+  if (is_wrong_) return wrong_.front().tid;
+  return named && !no_ids_ ? std::optional(id) : std::nullopt;
+}
+
+/// Takes the context of flow without times.
+void Follower::take_possible() {
+  const int32_t tid = named_thread().value_or(segment_.tid);
+  if (possible_.size() == kMostThreads && !possible_.contains(tid)) possible_.clear();
+  listed_ = tid;
+  if (const auto [place, is_new] = possible_.try_emplace(tid); is_new) {
+    const Interval bounds{earliest_, latest_};
+    tid >= 0 ? place->second.list_thread(*contexts_, tid, bounds) : place->second.list_cpu(*contexts_, segment_.cpu, bounds);
+  }
+  software_ = possible().now();
+  if (software_.tid < 0 && tid >= 0) software_.tid = tid;
+  unsure_ = possible().has_threads();
+}
+
+/// Takes the context of flow with times.
+void Follower::take_dated() {
   if (segment_.tid >= 0) {
     software_ = context_of(segment_.tid);
     if (software_.tid < 0) software_.tid = segment_.tid;
   } else if (segment_.cpu >= 0) {
     software_ = context_of_cpu();
   }
-  const bool by_vmid = options_.names == ContextNames::vmid;
-  const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
-  const bool named = options_.names != ContextNames::none && (by_vmid ? context_.has_vmid : context_.has_context_id);
-  no_ids_ = no_ids_ || (named && id == 0 && context_.level == 0);
-  if (is_wrong_ || (named && !no_ids_)) {
-    const int32_t tid = is_wrong_ ? wrong_.front().tid : id;
-    software_ = context_of(tid);
-    if (software_.tid < 0) software_.tid = tid;
+  if (const std::optional<int32_t> tid = named_thread()) {
+    software_ = context_of(*tid);
+    if (software_.tid < 0) software_.tid = *tid;
   }
-  time_tells_context_ = by_time_ || (next_change_ != kTimeMax && next_change_ <= latest_);
+}
+
+void Follower::update_context() {
+  software_ = {};
+  next_change_ = kTimeMax;
+  undated_ ? take_possible() : take_dated();
+  time_tells_context_ = (undated_ && options_.use_time) || by_time_ || (next_change_ != kTimeMax && next_change_ <= latest_);
   space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
   const SpaceId world = context_.present ? options_.worlds[static_cast<size_t>(world_of(context_, config_.protocol))] : kNoSpace;
   if (world != kNoSpace) space_ = world;
@@ -378,7 +406,7 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
     if (held_contexts_.size() == kMostHeld) flush_exception(false, {});
   }
   // A thread that called exec keeps its name, and has another space when it returns from the kernel.
-  const bool may_have_execed = options_.names != ContextNames::none && before.level != context_.level;
+  const bool may_have_execed = (options_.names != ContextNames::none || undated_) && before.level != context_.level;
   if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present || may_have_execed) {
     update_context();
   } else if (world_of(before, config_.protocol) != world_of(context_, config_.protocol) && options_.worlds[0] != kNoSpace) {
@@ -513,7 +541,9 @@ void Follower::leave(uint32_t index, bool executed) {
 
 /// Handles a run that ends before any P0 instruction.
 void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
-  const GapReason reason = run.stop == RunStop::no_image   ? GapReason::no_image
+  const bool is_elsewhere = run.stop == RunStop::no_image && undated_ && context_.level == 0 && possible().is_elsewhere(runs_->timeline(), run.end);
+  const GapReason reason = is_elsewhere                    ? GapReason::image_mismatch
+                           : run.stop == RunStop::no_image ? GapReason::no_image
                            : run.stop == RunStop::bad_insn ? GapReason::bad_insn
                                                           : GapReason::limit;
   const Ip end = run.end;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "decoder/arm/context_check.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
+#include "decoder/possible_contexts.h"
 #include "decoder/arm/vector_push.h"
 #include "decoder/arm/waypoint_runs.h"
 #include "ptdecode/arm/config.h"
@@ -174,9 +177,13 @@ class Follower {
   void put_mark(size_t before_block);
   void set_place(Ip ip, uint8_t isa);
   void update_context();
+  void take_dated();
+  [[nodiscard]] std::optional<int32_t> named_thread();
+  void take_possible();
+  void enter_undated();
+  [[nodiscard]] PossibleContexts& possible() { return possible_[listed_]; }
   [[nodiscard]] Context context_of(int32_t tid);
   [[nodiscard]] Context context_of_cpu();
-  [[nodiscard]] int32_t only_thread() const;
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
   void enter_user(uint64_t offset);
   void mark_thread();
@@ -236,8 +243,11 @@ class Follower {
   TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
   bool is_new_ = false;              ///< it has no space before that
   bool is_of_cpu_ = false;           ///< or when the cpu runs another thread
-  int32_t only_tid_ = -1;            ///< the only thread of the cpu, where nothing else tells the thread
   bool no_ids_ = false;              ///< user code has id 0, which is no thread: the kernel writes no ids
+  bool undated_ = false;             ///< no timestamp dates the flow so far
+  std::map<int32_t, PossibleContexts> possible_;  ///< then: by thread; -1: of the cpu
+  int32_t listed_ = -1;                           ///< the thread of possible()
+  bool refuted_ = false;             ///< the code contradicted the packets: another context of possible_ may fit
   TimeNs proven_;                    ///< what was executed proves that this time has come
   TimestampIndex* times_ = nullptr;
   bool entry_ = false;   ///< user code may begin at the next instruction

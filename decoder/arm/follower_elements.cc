@@ -212,6 +212,7 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_
     exception_.about = time_.first;
   }
   if (!time_tells_context_) return;
+  if (std::exchange(undated_, false)) return update_context();
   const bool is_other = by_time_ && (options_.names == ContextNames::none || enter_wrong(offset));
   if (is_other || earliest_ >= next_change_) update_context();
 }
@@ -235,6 +236,7 @@ void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   exit_ = {};
   forget_calls();
+  refuted_ = false;
 }
 
 void Follower::overflow(uint64_t offset) {
@@ -251,6 +253,7 @@ void Follower::discard(uint64_t offset) {
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   exit_ = {};
   forget_calls();
+  refuted_ = false;
   run_ = left_ = call_ = 0;
 }
 

@@ -275,7 +275,7 @@ class PlainFlow {
     f.doubtful_ = false;
     f.call_ = 0;
     f.isa_ = isa;
-    odd_ = isa != 0 && mode_ != ExecMode::t32;
+    odd_ = f.entry_ || (isa != 0 && mode_ != ExecMode::t32);
   }
 
   /// Processes a packet with time, cycles or a marker.

@@ -149,6 +149,7 @@ class RunCache {
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when);
   [[nodiscard]] bool changes() const { return changes_; }
+  [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 
  private:
   /// Returns the address in the timeline of the code at `ip` ([FollowOptions] own_upper).

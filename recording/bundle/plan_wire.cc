@@ -214,7 +214,7 @@ void write_index_part(const RecordingData& data, ByteWriter& out) {
 bool read_index_part(ByteReader in, const OpenRequest& options, RecordingData& data) {
   const uint64_t slack = in.number(), decoder_slack = in.number();
   const bool use_time = in.flag() && options.use_time;
-  data.timing = {data.decoder.config.time, use_time ? slack : options.slack_ns, use_time};
+  data.timing = {data.decoder.config.time, use_time ? slack : options.slack_ns, use_time, options.use_written};
   data.decoder.exact_only = data.arm_follow.exact_only = options.exact_only;
   data.decoder.slack_ns = use_time ? decoder_slack : kTimeMax.value;
   for (size_t s = 0; s < data.streams.size(); ++s) {

@@ -40,6 +40,7 @@ struct OpenRequest : OpenOptions {
   uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
   std::vector<std::string> trace_files;  ///< of a plan: where its trace files are, in its order; empty, or an empty one: at the recorded path
+  bool use_written = false;    ///< SegmentTiming::use_written
   bool without_trace = false;  ///< of a plan: its trace files are not opened, and their bytes read as zero
   bool unit_by_unit = false;   ///< of a plan: its trace may be there in part. check_unit() is called where a unit is decoded, not here for all units
   std::vector<GivenCode> given_code;

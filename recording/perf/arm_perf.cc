@@ -6,6 +6,8 @@
 #include <bitset>
 #include <set>
 
+#include "decoder/arm/packet/walk_packets.h"
+
 namespace ptd {
 namespace {
 
@@ -45,6 +47,32 @@ std::bitset<128> ids_in(Bytes frames) {
   return ids;
 }
 
+/// The ids with which user code runs. A kernel without CONFIG_PID_IN_CONTEXTIDR writes none, so that they are 0, which is no thread of user code.
+struct UserIds {
+  bool any = false, real = false;
+  bool by_vmid = false;
+  void on_atoms() {}
+  bool on_bad(uint64_t) { return true; }
+  bool on_packet(const arm::Packet& packet, uint64_t) {
+    const arm::PacketContext& context = packet.context;
+    if (packet.kind != arm::PacketKind::ctxt && !arm::is_address_context(packet.kind)) return true;
+    if (!context.present || context.level != 0 || !(by_vmid ? context.has_vmid : context.has_context_id)) return true;
+    any = true;
+    real = (by_vmid ? context.vmid : context.context_id) != 0;
+    return !real;
+  }
+  /// Looks at the begin of a stream.
+  void look(AuxStream& stream, const arm::TraceConfig& config) {
+    constexpr uint64_t kMostBytes = 64U << 10;
+    if (real || (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete)) return;
+    stream.finish();
+    std::vector<std::byte> scratch;
+    const Bytes bytes = stream.read(stream.begin_offset(), std::min(stream.end_offset(), stream.begin_offset() + kMostBytes), scratch);
+    arm::PacketReader reader(bytes, config);
+    arm::walk_packets(reader, bytes, *this);
+  }
+};
+
 }  // namespace
 
 arm::TraceConfig arm_config(const perfio::EtmCpu& cpu) {
@@ -75,6 +103,10 @@ void ArmPerf::on_record(const perfio::Record& record) {
   const perfio::SampleId& id = record.sample_id;
   const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
   if (tells_start && id.has_time) started_ = std::min(started_, TimeNs{id.time});
+  if (std::holds_alternative<perfio::ItraceStartRecord>(record.payload) && id.has_time) {
+    if (id.cpu >= 0) starts_[{id.cpu, -1}].push_back(TimeNs{id.time});
+    starts_[{-1, id.tid}].push_back(TimeNs{id.time});
+  }
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
     pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
@@ -129,6 +161,17 @@ std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) 
   return members;
 }
 
+/// The trace of an AUX record begins after the ITRACE_START record before it ([linux] event_sched_in()).
+void ArmPerf::date_start(const std::vector<size_t>& members, int32_t cpu, int32_t tid, const Piece& piece) {
+  if (!piece.has_time) return;
+  const RingKey ring{cpu, cpu >= 0 ? -1 : tid};
+  TimeNs& before = written_[ring];
+  const std::vector<TimeNs>& starts = starts_[ring];
+  const auto start = std::ranges::upper_bound(starts, before);
+  if (start != starts.end() && *start < piece.time) sources_.written(members, *start);
+  before = std::max(before, piece.time);
+}
+
 /// Bytes of one trace unit as it wrote them (TRBE).
 void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
   size_t base = 0;
@@ -138,6 +181,7 @@ void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes,
     return;
   }
   const size_t slot = slot_of(base == bases_ ? 0 : base, tid);
+  date_start({slot}, cpu, tid, piece);
   sources_.add_raw(slot, bytes, buffer_offset);
   sources_.break_here({slot}, break_behind(piece.flags));
   if (piece.has_time) sources_.written({slot}, piece.time);
@@ -148,6 +192,7 @@ void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes,
   const int32_t tid = payload.cpu >= 0 ? -1 : payload.tid;
   if (is_raw(piece.flags)) return add_raw(cpu, tid, piece, bytes, buffer_offset);
   const std::vector<size_t> members = members_of(cpu, tid, bytes);
+  date_start(members, cpu, tid, piece);
   sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
   sources_.break_here(members, break_behind(piece.flags));
   if (piece.has_time) sources_.written(members, piece.time);
@@ -323,8 +368,26 @@ void ArmPerf::remove_padding() {
   }
 }
 
+/// Sets what names the threads of the flow. Without ids and times, AUX records do: the task that runs writes them.
+void ArmPerf::find_threads(bool has_times, RecordingData& data) {
+  arm::FollowOptions& follow = data.arm_follow;
+  UserIds ids;
+  ids.by_vmid = follow.names == arm::ContextNames::vmid;
+  for (size_t i = 0; i < data.streams.size() && follow.names != arm::ContextNames::none; ++i) ids.look(data.streams[i], data.arm[i].config);
+  if (ids.any && !ids.real) {
+    follow.names = arm::ContextNames::none;
+    data.warnings.emplace_back("the trace names no threads: user code has context id 0, as the kernel writes none without CONFIG_PID_IN_CONTEXTIDR; the records of each cpu name them");
+  }
+  if (follow.names != arm::ContextNames::none) return;
+  for (const Piece& piece : pieces_) {
+    if (!has_times && piece.has_time && piece.cpu >= 0 && piece.tid > 0) data.contexts.add_switch(piece.cpu, piece.time, {-1, piece.tid, kNoSpace});
+  }
+  data.contexts.sort();
+}
+
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
+  for (auto& [ring, starts] : starts_) std::ranges::sort(starts);
   check_cpus(info);
   add_sources(info);
   const auto is_overwritten = [](const Piece& piece) { return (piece.flags & kAuxOverwrite) != 0; };
@@ -371,6 +434,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
   if (use_time && !virtual_time && has_timestamps && data.decoder.config.time.valid())
     data.warnings.emplace_back("the flow has no times: the metadata do not say that all timestamps count the kernel's virtual counter (TS_SOURCE 1)");
+  find_threads(data.arm_follow.use_time && has_timestamps, data);
   if (unread_ids_ != 0)
     data.warnings.push_back(std::to_string(unread_ids_) +
                             " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");

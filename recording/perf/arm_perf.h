@@ -66,16 +66,20 @@ class ArmPerf {
   void lose(const Payload& payload, const Piece& piece);
   void lose_between(const Ring& ring, const Payload& payload, uint64_t from, uint64_t to);
   void add_sources(const perfio::EtmInfo& info);
+  void find_threads(bool has_times, RecordingData& data);
   size_t slot_of(size_t base, int32_t tid);
   void add_payload(const Payload& payload, Ring& ring);
   void add_snapshot(const Payload& payload, Ring& ring);
   void add_without_record(const Payload& payload, Ring& ring, uint64_t from, uint64_t to, const Piece* neighbour);
   void add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
   void add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
+  void date_start(const std::vector<size_t>& members, int32_t cpu, int32_t tid, const Piece& piece);
   [[nodiscard]] std::vector<size_t> members_of(int32_t cpu, int32_t tid, Bytes frames);
 
   std::vector<Piece> pieces_;
   std::vector<Payload> payloads_;
+  std::map<RingKey, std::vector<TimeNs>> starts_;  // ITRACE_START records; sorted by finish()
+  std::map<RingKey, TimeNs> written_;              // of each ring: up to which time its trace was added
   bool overwritten_ = false;  // the kernel overwrites its rings, of which the file has snapshots
   std::vector<Finding> findings_;
   std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id

@@ -372,6 +372,7 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   segment.time = time_of(entry, timing);
   segment.tsc = clock_.check_of(entry);
   if (is_arm_ && !timeless_ && timing.use_time) segment.timestamps = timestamps_of(entry, own_end, timing);
+  if (is_arm_ && timing.use_written && (timeless_ || !timing.use_time)) segment.written = written_of(entry, own_end, timing);
   if (tail != 0) segment.tail_tsc = clock_.check_of(*behind);
   const auto before = previous(entry.offset_bytes);
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
@@ -385,6 +386,12 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
     segment.after_overflow = !is_arm_ && ends_in_overflow(*stream_, before->offset_bytes, entry.offset_bytes);
   }
   return segment;
+}
+
+// Arm trace starts after the AUX record of the trace before it. Where several buffers have the trace of one unit, their records may be in another order.
+Interval SegmentIndex::written_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const {
+  const Interval written{stream_->written_from(entry.offset_bytes, 0), stream_->written_by(end)};
+  return written.last < written.first ? Interval{} : widen(written, timing.slack_ns);
 }
 
 // The timestamps of an Arm segment, which ends at `end`, are between those of the sync points around it. After the last one, they are at most 1 ms later

@@ -22,6 +22,7 @@ struct SegmentTiming {
   TimeConversion time;
   uint64_t slack_ns = 0;
   bool use_time = true;
+  bool use_written = false;  ///< without times in the packets, AUX records bound programs and code
 };
 
 /// The segments of one stream. The stream offset of its PSB identifies a segment.
@@ -92,6 +93,7 @@ class SegmentIndex {
   [[nodiscard]] std::optional<PsbEntry> timed_psb(size_t first_stretch, size_t last_stretch) const;
   void find_whole(Entries& entries, const Passed& passed) const;
   void keep(const Entries& entries);
+  [[nodiscard]] Interval written_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const;
   [[nodiscard]] TickRange timestamps_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const;
 
   const AuxStream* stream_;

@@ -124,7 +124,7 @@ void AuxStream::finish() {
   size_bytes_ = 0;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
   std::stable_sort(written_.begin(), written_.end(),
-                   [](const Written& a, const Written& b) { return a.end_offset_bytes < b.end_offset_bytes; });
+                   [](const Written& a, const Written& b) { return std::pair(a.end_offset_bytes, a.time) < std::pair(b.end_offset_bytes, b.time); });
   for (const AuxLoss& loss : losses_) {
     if (snapshot_) break;  // offsets of snapshots place nothing
     const uint64_t at = loss.end_offset_bytes;
@@ -211,13 +211,12 @@ TimeNs AuxStream::written_by(uint64_t end_offset_bytes) const {
   return is_padding && end_offset_bytes == end_offset() ? written_.back().time : kTimeMax;
 }
 
-TimeNs AuxStream::written_from(uint64_t offset_bytes) const {
-  constexpr uint64_t kEarlyNs = 1'000'000;  // the record may be stamped after tracing goes on
+TimeNs AuxStream::written_from(uint64_t offset_bytes, uint64_t early_ns) const {
   const auto record = std::upper_bound(written_.begin(), written_.end(), offset_bytes,
                                        [](uint64_t value, const Written& entry) { return value < entry.end_offset_bytes; });
   if (record == written_.begin()) return kTimeMin;
   const uint64_t time = std::prev(record)->time.value;
-  return TimeNs{time - std::min(time, kEarlyNs)};
+  return TimeNs{time - std::min(time, early_ns)};
 }
 
 std::string name_of(const AuxStream& stream) {

@@ -99,8 +99,9 @@ class AuxStream {
   [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
   /// Returns a time before which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record gives one.
   [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
-  /// Returns a time after which all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record gives one.
-  [[nodiscard]] TimeNs written_from(uint64_t offset_bytes) const;
+  /// Returns a time after which all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record gives one. `early_ns`: how long before an
+  /// AUX record tracing may go on.
+  [[nodiscard]] TimeNs written_from(uint64_t offset_bytes, uint64_t early_ns = 1'000'000) const;
 
  private:
   void join_snapshots();

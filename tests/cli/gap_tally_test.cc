@@ -76,5 +76,21 @@ TEST(MissingReport, AFileWithAllBytesIsNotShorterThanItsMapping) {
   EXPECT_EQ(lines[0].reason, "its bytes are known at other times only");
 }
 
+TEST(MissingReport, CodeOfAnUnknownThreadIsNoMissingMapping) {
+  OpenOptions options;
+  options.path = PTD_SOURCE_DIR "/data/user/plain.bundle";
+  const auto recording = Recording::open(options);
+  ASSERT_TRUE(recording.ok());
+  GapTally tally;
+  Gap unknown = gap(GapReason::no_image, 1, kNoSpace);
+  unknown.ip = Ip{0x400000};
+  tally.add(unknown);
+  tally.add(gap(GapReason::no_image, 2));
+  const std::vector<MissingLine> lines = rank_missing(tally, **recording, 100);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].reason, "not mapped by any record");
+  EXPECT_EQ(lines[1].reason, "no record names the thread, or its process");
+}
+
 }  // namespace
 }  // namespace ptd::cli

@@ -54,8 +54,10 @@ struct Flow {
   bool operator==(const Flow&) const = default;
 };
 
-Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}, int32_t cpu = -1) {
+Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}, int32_t cpu = -1,
+            Interval written = {}) {
   AuxSegment segment;
+  segment.written = written;
   segment.bytes = std::as_bytes(std::span(trace.bytes));
   segment.time = time;
   segment.cpu = cpu;
@@ -84,12 +86,12 @@ const ContextTrack kNoContexts;
 
 // Decodes with the fast path and with the exact walk.
 Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}},
-            const ContextTrack& contexts = kNoContexts, int32_t cpu = -1) {
+            const ContextTrack& contexts = kNoContexts, int32_t cpu = -1, Interval written = {}) {
   arm::Decoder fast(timeline, contexts, options);
   options.follow.exact_only = true;
   arm::Decoder exact(timeline, contexts, options);
-  Flow flow = decode(fast, trace, time, cpu);
-  EXPECT_TRUE(flow == decode(exact, trace, time, cpu));
+  Flow flow = decode(fast, trace, time, cpu, written);
+  EXPECT_TRUE(flow == decode(exact, trace, time, cpu, written));
   return flow;
 }
 
@@ -188,7 +190,7 @@ TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
 /// A trace of user code: thread 7 calls exec at 4000, and makes thread 8 at 3000.
 class ArmThreads : public testing::Test {
  protected:
-  static constexpr uint64_t kCode = 0x1000, kOther = 0x2000;
+  static constexpr uint64_t kCode = 0x1000, kOther = 0x2000, kBoth = 0x3000, kNext = 0x4000;
   ArmThreads() {
     constexpr uint32_t kBranchHere = 0x14000000;
     TimelineBuilder builder;
@@ -199,6 +201,10 @@ class ArmThreads : public testing::Test {
     add_code<uint32_t>(builder, before_, kOther, {kNopWord, kNopWord, kBranchHere});
     add_code<uint32_t>(builder, after_, kOther, {kBranchHere}, {TimeNs{4000}, kTimeMax});
     add_code<uint32_t>(builder, child_, kOther, {kNopWord, kBranchHere}, {TimeNs{3000}, kTimeMax});
+    constexpr uint32_t kBranchToNext = 0x14000400;
+    add_code<uint32_t>(builder, before_, kBoth, {kBranchToNext});
+    add_code<uint32_t>(builder, after_, kBoth, {kBranchToNext}, {TimeNs{4000}, kTimeMax});
+    add_code<uint32_t>(builder, after_, kNext, {kBranchHere}, {TimeNs{4000}, kTimeMax});
     timeline_ = builder.build();
     contexts_.add_thread(7, TimeNs{0}, {.pid = 7, .tid = 7, .space = before_});
     contexts_.add_thread(7, TimeNs{4000}, {.pid = 7, .tid = 7, .space = after_});
@@ -212,7 +218,15 @@ class ArmThreads : public testing::Test {
     options.follow.names = names;
     options.follow.time.time_mult = 1;
     options.follow.use_time = use_time;
-    return decode(timeline_, options, trace_, use_time ? Interval{TimeNs{0}, TimeNs{100000}} : Interval{}, contexts_, cpu);
+    return decode(timeline_, options, trace_, use_time ? Interval{TimeNs{0}, TimeNs{100000}} : Interval{}, contexts_, cpu,
+                  written_);
+  }
+  /// Replaces the trace: thread 7 is at `at`.
+  void start_at(uint64_t at) { trace_ = Trace().put({0x85}).place(at).put({0xb0, 7, 0, 0, 0}); }
+  /// Runs without timestamps in this time.
+  Flow run_undated(Interval written, arm::ContextNames names = arm::ContextNames::context_id) {
+    written_ = written;
+    return run(names, false, 1);
   }
   /// Thread 7 runs on cpu 1, then thread 8.
   void add_switches() {
@@ -226,6 +240,7 @@ class ArmThreads : public testing::Test {
     return which;
   }
   using Blocks = decltype(Flow::blocks);
+  Interval written_;
   static constexpr size_t kIdAt = 26;  // of the context in the trace
   static constexpr std::initializer_list<uint8_t> kAt5000 = {0x02, 0x88, 0x27};
 
@@ -259,14 +274,63 @@ TEST_F(ArmThreads, WhereExecMayHaveReturnedTheFlowIsMarked) {
   EXPECT_EQ(suspects(flow), (std::vector<bool>{true, false}));
 }
 
-// Nothing tells when exec returns. The other thread has one program.
+// Only the first program of thread 7 maps the code, and the other thread has one program.
 TEST_F(ArmThreads, WithoutTimes) {
   trace_.address(kCode + 4).put({kE}).put({0x06, 0x05}).address(kCode + 4).put({0x04});
   trace_.put({0x81, 0xb0, 8, 0, 0, 0}).address(kOther).put({kE}).put({0x06, 0x05}).address(kOther + 4).put({0x04});
   const Flow flow = run(arm::ContextNames::context_id, false);
   EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {child_.value, kOther, 2}}));
-  EXPECT_EQ(suspects(flow), (std::vector<bool>{true, true, false}));
+  EXPECT_EQ(suspects(flow), std::vector<bool>(3, false));
   EXPECT_TRUE(flow.gaps.empty());
+}
+
+// Both programs map the code, and the AUX records tell which one it is, unless exec is between them.
+TEST_F(ArmThreads, WithoutTimesBetweenAuxRecords) {
+  start_at(kOther);
+  trace_.put({kE});
+  const Flow early = run_undated({TimeNs{1}, TimeNs{3000}}), late = run_undated({TimeNs{4500}, TimeNs{5000}}), both = run_undated({TimeNs{1}, TimeNs{5000}});
+  EXPECT_EQ(early.blocks, (Blocks{{before_.value, kOther, 3}}));
+  EXPECT_EQ(late.blocks, (Blocks{{after_.value, kOther, 1}}));
+  EXPECT_EQ(both.blocks, (Blocks{{before_.value, kOther, 3}}));
+  EXPECT_EQ(suspects(early), std::vector<bool>{false});
+  EXPECT_EQ(suspects(late), std::vector<bool>{false});
+  EXPECT_EQ(suspects(both), std::vector<bool>{true});
+  EXPECT_EQ(run_undated({}).blocks, both.blocks);
+  EXPECT_EQ(run_undated({}).flags, both.flags);
+}
+
+// exec returns to another place than other system calls, but so does a signal.
+TEST_F(ArmThreads, WithoutTimesAfterExec) {
+  trace_.address(kOther).put({kE});
+  const Flow flow = run_undated({TimeNs{1}, TimeNs{5000}});
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {after_.value, kOther, 1}}));
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{false, true}));
+}
+
+// Code that only the other program has is no missing code.
+TEST_F(ArmThreads, WithoutTimesTheOtherProgramIsTriedAfterAContradiction) {
+  start_at(kBoth);
+  trace_.put({kE, kE}).address(kBoth).put({kE, kE}).address(kNext).put({kE});
+  const Flow flow = run_undated({TimeNs{1}, TimeNs{5000}});
+  EXPECT_EQ(flow.gaps, (decltype(flow.gaps){{GapReason::image_mismatch, kNext}}));
+  EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kBoth, 1}, {after_.value, kBoth, 1}, {after_.value, kNext, 1}, {after_.value, kNext, 1}}));
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{true, true, true, true}));
+}
+
+// The cpu's records name the threads.
+TEST_F(ArmThreads, WithoutTimesAndIds) {
+  add_switches();
+  start_at(kOther);
+  trace_.put({kE});
+  constexpr auto kNone = arm::ContextNames::none;
+  const Flow early = run_undated({TimeNs{1}, TimeNs{3000}}, kNone), late = run_undated({TimeNs{3600}, TimeNs{5000}}, kNone);
+  const Flow both = run_undated({TimeNs{1}, TimeNs{3600}}, kNone);
+  EXPECT_EQ(early.blocks, (Blocks{{before_.value, kOther, 3}}));
+  EXPECT_EQ(late.blocks, (Blocks{{child_.value, kOther, 2}}));
+  EXPECT_EQ(both.blocks, (Blocks{{before_.value, kOther, 3}}));
+  EXPECT_EQ(suspects(early), std::vector<bool>{false});
+  EXPECT_EQ(suspects(late), std::vector<bool>{false});
+  EXPECT_EQ(suspects(both), std::vector<bool>{true});
 }
 
 // The records name one thread, at a later time.
