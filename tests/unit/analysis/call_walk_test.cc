@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #ifdef __GLIBC__
 #include <malloc.h>
+#if __GLIBC_PREREQ(2, 33)
+#define PTD_HAS_MALLINFO2
+#endif
 #endif
 
 #include <algorithm>
@@ -115,7 +118,7 @@ TEST(CallWalk, InstructionsOfAWindowAreThoseBetweenItsEnds) {
 
 // A walk holds the steps of all streams that overlap in time, but not their decoders if they are short.
 TEST(CallWalk, ManyShortStreamsTakeLittleMemory) {
-#ifdef __GLIBC__
+#ifdef PTD_HAS_MALLINFO2
   constexpr size_t kStreams = 400, kMostBytes = 60000;  // of memory for each
   const auto recording = open("user/pair.bundle");
   ASSERT_NE(recording, nullptr);
