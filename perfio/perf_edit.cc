@@ -69,7 +69,8 @@ Status edit_perf_data(const std::string& from, const std::string& to, const std:
   if (!writer) return writer.error();
   if (Status status = copy_features(layout->features, *writer.value()); !status) return status;
   const RecordBuilder builder(layout->attrs, layout->features, layout->tracing_data);
-  RawStream stream(file.value()->bytes(), layout->data_begin, layout->data_end, damage);
+  ExpansionBudget budget;
+  RawStream stream(file.value()->bytes(), layout->data_begin, layout->data_end, damage, budget);
   RawRecord raw;
   for (uint64_t number = 0; stream.next(raw); ++number) {
     Record record;

@@ -204,7 +204,8 @@ uint64_t ReaderImpl::size_bytes() const {
 /// The events come first in a pipe; with them known at open(), attrs() serves both forms alike.
 void ReaderImpl::read_ahead_pipe_headers() {
   ReadDamage ignored;  // read() finds it again
-  RawStream stream(file_->bytes(), data_begin_, data_end_, ignored);
+  ExpansionBudget budget;
+  RawStream stream(file_->bytes(), data_begin_, data_end_, ignored, budget);
   RawRecord raw;
   uint64_t before = data_begin_;
   while (stream.next(raw) && raw.header.type >= kRecordUserStart && !raw.transient && raw.header.type != kRecordFinishedRound) {
@@ -254,7 +255,8 @@ bool ReaderImpl::take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest
 }
 
 bool ReaderImpl::read_one(RecordQueue& queue) {
-  RawStream stream(file_->bytes(), data_begin_, data_end_, damage_);
+  ExpansionBudget budget;
+  RawStream stream(file_->bytes(), data_begin_, data_end_, damage_, budget);
   RawRecord raw;
   uint64_t latest = 0;
   while (next(stream, raw)) {
@@ -271,11 +273,12 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
     RawStream stream;
     uint64_t latest = 0, latest_before = 0;
   };
+  ExpansionBudget budget;
   std::vector<Source> sources;
-  sources.push_back({RawStream(file_->bytes(), data_begin_, data_end_, damage_)});
+  sources.push_back({RawStream(file_->bytes(), data_begin_, data_end_, damage_, budget)});
   for (const auto& more : more_files_) {
     const auto number = static_cast<uint32_t>(sources.size());
-    sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_, number)});
+    sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_, budget, number)});
   }
   RawRecord raw;
   while (!sources.empty()) {

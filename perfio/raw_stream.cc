@@ -12,9 +12,6 @@ namespace ptd::perfio {
 namespace {
 
 constexpr size_t kChunkBytes = 256U << 10;
-// perf's records shrink to a tenth, or to a fiftieth at most. Each takes several times its size in memory, so what expands further is not read.
-constexpr uint64_t kFreeBytes = 16ULL << 20;
-constexpr uint64_t kMaxGrowth = 64;
 constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
 constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
 constexpr size_t kMostHoles = 64;     // in a recording; after them, damage ends its file
@@ -279,9 +276,7 @@ void RawStream::begin_compressed(const RawRecord& record) {
     const uint64_t data_bytes = in.u64();
     if (record.overflowed) {
       joined_ = data_of_parts(in.rest());
-      input_ = joined_;
-      compressed_bytes_ += input_.size();
-      more_output_ = true;
+      begin_input(joined_);
       if (input_.empty()) fail_compressed("a compressed record longer than 64 KiB has no parts of a known size");
       return;
     }
@@ -293,7 +288,13 @@ void RawStream::begin_compressed(const RawRecord& record) {
     }
     input_ = in.take(data_bytes);
   }
+  begin_input(input_);
+}
+
+void RawStream::begin_input(Bytes input) {
+  input_ = input;
   compressed_bytes_ += input_.size();
+  budget_->add_compressed(input_.size());
   more_output_ = true;
 }
 
@@ -306,11 +307,10 @@ bool RawStream::refill() {
   chunk_.resize(kept + kChunkBytes);
   const size_t got = zstd_.step(input_, std::span(chunk_).subspan(kept));
   chunk_.resize(kept + got);
-  decompressed_bytes_ += got;
-  if (decompressed_bytes_ > kFreeBytes && (decompressed_bytes_ - kFreeBytes) / kMaxGrowth > compressed_bytes_) {
+  if (!budget_->take(got)) {
     chunk_.resize(kept);
-    fail_compressed("the compressed stream expands to more than " + std::to_string(kFreeBytes >> 20) + " MiB and " + std::to_string(kMaxGrowth) +
-                    " times its size,");
+    fail_compressed("the compressed stream expands to more than " + std::to_string(ExpansionBudget::kFreeBytes >> 20) + " MiB and " +
+                    std::to_string(ExpansionBudget::kMaxGrowth) + " times its size,");
     return false;
   }
   if (zstd_.failed()) fail_compressed("the compressed stream is damaged");
@@ -322,6 +322,7 @@ void RawStream::fail_compressed(const std::string& why) {
   compressed_failed_ = true;
   more_output_ = false;
   input_ = {};
+  zstd_ = {};  // frees its window
   add_cut(*damage_, input_offset_bytes_, why);
 }
 

@@ -41,13 +41,16 @@ bool has_room(int fd, uint64_t more_bytes) {
   return free >= std::min(kLeastFreeBytes, all / kLeastFreeShare) + more_bytes;
 }
 
-/// Waits for input. check_interrupt() may throw meanwhile.
+/// Waits for input, or for the end of it. check_interrupt() may throw meanwhile. A FIFO has no end before its first writer comes, although
+/// read() returns 0 until then.
 void wait_for_input(int fd) {
   constexpr int kPauseMs = 100;
   pollfd wanted{fd, POLLIN, 0};
+  int ready = 0;
   do {
     check_interrupt();
-  } while (::poll(&wanted, 1, kPauseMs) == 0);
+    ready = ::poll(&wanted, 1, kPauseMs);
+  } while (ready == 0 || (ready < 0 && errno == EINTR));
 }
 
 Result<Fd> spool(int from, const std::string& path) {
@@ -62,7 +65,7 @@ Result<Fd> spool(int from, const std::string& path) {
   while (more) {
     wait_for_input(from);
     const ssize_t got = ::read(from, buffer.data() + filled, buffer.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return system_error("cannot read " + path, ErrorCode::read_failed);
     filled += static_cast<size_t>(got);
     more = got != 0;
@@ -86,7 +89,8 @@ Result<Fd> spool(int from, const std::string& path) {
 Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path) {
   const bool standard_input = path == "-";
   const std::string name = input_name(path);
-  Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: open() of a FIFO does not wait for a writer, so that check_interrupt() can end the wait.
+  Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return system_error("cannot open " + name);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + name);

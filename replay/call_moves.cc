@@ -23,9 +23,6 @@ bool sets_up_x86_frame(const BlockInfo& block, Ip ip) {
   return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
 }
 
-// Whether the thread goes on after a walk that has stopped, with an instruction or another gap. Looks at most at `budget` blocks and items of other threads.
-bool goes_on(ThreadWalk walk, uint64_t budget) { return walk.enter(budget) != ThreadWalk::Item::end; }
-
 }  // namespace
 
 // Lines
@@ -51,11 +48,12 @@ bool CallMoves::sets_up_frame(const BlockInfo& block, const Line& line, SpaceId 
 
 // The part of the flow before the position
 
-CallMoves::Window CallMoves::window_of(ThreadKey thread) const {
+CallMoves::Window CallMoves::window_of(ThreadKey thread) {
   Window window{session_->cursor(), 0, false};
   const auto next = session_->cursor().next_place(thread);
   ReplayCursor& back = window.start;
   for (uint64_t budget = kWindowBlocks; budget != 0; --budget) {
+    if (++looked_ % (kCheckedBlocks / 16) == 0 && is_interrupted()) break;
     if (!back.enter_previous()) {
       window.is_whole = true;
       break;
@@ -99,6 +97,7 @@ void CallMoves::note_piece(ThreadWalk& walk, Past& past) {
 }
 
 CallMoves::Past CallMoves::past_of(ThreadKey thread) {
+  stopped_ = false;
   Past past{window_of(thread), session_->cursor(), {}, {}, {}, {}};
   ThreadWalk walk(past.window.start, thread, functions_);
   uint64_t budget = ~uint64_t{0};  // the window is bounded
@@ -141,26 +140,43 @@ void CallMoves::take(const ReplayCursor& cursor, ThreadKey thread) {
 MoveResult CallMoves::to_end(ThreadKey thread) {
   session_->run().begin({});
   RunResult result = session_->run().go_on();
-  while (result.reason == StopReason::budget) result = session_->run().go_on();
+  while (result.reason == StopReason::budget && !is_interrupted()) result = session_->run().go_on();
   session_->moved();
   session_->set_current(thread);
-  return {MoveResult::Why::edge};
+  return {result.reason == StopReason::budget ? MoveResult::Why::budget : MoveResult::Why::edge};
+}
+
+ThreadWalk::Item CallMoves::enter(ThreadWalk& walk, uint64_t& budget) {
+  for (ThreadWalk::Item item = ThreadWalk::Item::budget; item == ThreadWalk::Item::budget && budget != 0;) {
+    if (++looked_ >= kCheckedBlocks) {
+      looked_ = 0;
+      if (is_interrupted()) break;
+    }
+    const uint64_t some = std::min(budget, kCheckedBlocks - looked_);
+    uint64_t left = some;
+    item = walk.enter(left);
+    looked_ += some - left;
+    budget -= some - left;
+    if (item != ThreadWalk::Item::budget) return item;
+  }
+  return ThreadWalk::Item::budget;
 }
 
 template <typename Decide>
 MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
   using Why = MoveResult::Why;
   const Past past = past_of(thread);
+  if (stopped_) return {Why::budget};
   ThreadWalk walk(past.position, thread, functions_, past.stack);
   BreakSet& breaks = session_->run().breaks();
   uint64_t budget = kMostBlocks;
   for (bool is_first = true;; is_first = false) {
-    const ThreadWalk::Item item = walk.enter(budget);
+    const ThreadWalk::Item item = enter(walk, budget);
     if (item == ThreadWalk::Item::gap) walk.leave_gap();
     if (item != ThreadWalk::Item::piece) {
-      const bool ends = item == ThreadWalk::Item::end || !goes_on(walk, kMostBlocks);
       take(walk.cursor(), thread);
-      if (ends) return to_end(thread);
+      uint64_t ahead = kMostBlocks;
+      if (item == ThreadWalk::Item::end || enter(walk, ahead) == ThreadWalk::Item::end) return to_end(thread);
       return {item == ThreadWalk::Item::gap ? Why::gap : Why::budget};
     }
     const ReplayPlace place = walk.place();

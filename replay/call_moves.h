@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "replay/replay_session.h"
@@ -39,20 +41,23 @@ struct MoveResult {
     breakpoint,
     gap,     ///< the flow is lost here; the position is after the gap
     edge,    ///< the end of the recording, or the beginning
-    budget,  ///< enough was looked at; the position has moved, and another call goes on
+    budget,  ///< enough was looked at, or the move was interrupted; another call goes on from the position
     unknown, ///< nothing is known of the caller; the position has not moved
   };
   Why why = Why::done;
 };
 
 /// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move. A move looks at most at
-/// kMostBlocks blocks. The backtrace, and moves backward, look at up to kWindowBlocks blocks before the position, back to the last gap of the
+/// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kWindowBlocks blocks before the position, back to the last gap of the
 /// thread. Not thread-safe. The session must outlive it.
 class CallMoves {
  public:
   static constexpr uint64_t kMostBlocks = 1U << 26, kWindowBlocks = 1U << 22;
 
   explicit CallMoves(ReplaySession& session) : session_(&session), functions_(session.recording().symbolizer()) {}
+
+  /// `interrupted`: called now and then; if it returns true, the move ends where it is.
+  void set_interrupted(std::function<bool()> interrupted) { interrupted_ = std::move(interrupted); }
 
   [[nodiscard]] Backtrace backtrace(ThreadKey thread);
   /// Moves to the next instruction or line of the function, or of its caller after its return. Stops where GDB does: where a statement of another
@@ -105,9 +110,10 @@ class CallMoves {
   };
   static constexpr size_t kMostPieces = 1U << 16;
   static constexpr uint64_t kNearBlocks = 1U << 16;
+  static constexpr uint64_t kCheckedBlocks = 1U << 14;  // between two looks at interrupted_
   static uint64_t frame_of(const CallStack& stack) { return stack.number(stack.depth()); }
   bool sets_up_frame(const BlockInfo& block, const Line& line, SpaceId space, Ip ip, TimeNs when);
-  [[nodiscard]] Window window_of(ThreadKey thread) const;
+  [[nodiscard]] Window window_of(ThreadKey thread);
   Past past_of(ThreadKey thread);
   void note_piece(ThreadWalk& walk, Past& past);
   std::optional<uint64_t> line_start(const Past& past, bool into);
@@ -117,6 +123,9 @@ class CallMoves {
   enum class Decision : uint8_t { stop, pass_one, pass_block };
   template <typename Decide>
   MoveResult forward(ThreadKey thread, const Decide& decide);
+  bool is_interrupted() { return stopped_ = stopped_ || (interrupted_ && interrupted_()); }
+  /// ThreadWalk::enter(), which `budget` or an interrupt ends.
+  ThreadWalk::Item enter(ThreadWalk& walk, uint64_t& budget);
   void take(const ReplayCursor& cursor, ThreadKey thread);
   MoveResult to_end(ThreadKey thread);
 
@@ -127,6 +136,9 @@ class CallMoves {
   };
   ReplaySession* session_;
   FunctionLookup functions_;
+  std::function<bool()> interrupted_;
+  bool stopped_ = false;  // by it, since the beginning of the move
+  uint64_t looked_ = 0;   // blocks since it was called last
   std::unordered_map<uint64_t, KnownLine> lines_;  // by address
 };
 

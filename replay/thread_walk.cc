@@ -171,7 +171,9 @@ ThreadWalk::Item ThreadWalk::enter(uint64_t& budget) {
     }
     if (own && cursor_.item().kind == FlowItem::gap) return Item::gap;
     if (cursor_.item().kind == FlowItem::blocks) {
-      cursor_.set_forward(cursor_.item().count, 0);
+      const uint32_t count = cursor_.item().count;
+      budget -= std::min<uint64_t>(budget - 1, count == 0 ? 0 : count - 1);
+      cursor_.set_forward(count, 0);
       continue;
     }
     if (own) pass_event();

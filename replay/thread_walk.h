@@ -96,8 +96,8 @@ class ThreadWalk {
       : cursor_(start), thread_(thread), functions_(&functions), stack_(std::move(stack)) {}
 
   enum class Item : uint8_t { piece, gap, end, budget };
-  /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at most at `budget` blocks
-  /// and items of other threads, which it counts down; with `budget`, the position is not before an instruction of the thread.
+  /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at about `budget` blocks
+  /// and other items, of all threads, which it counts down; with `budget`, the position is not before an instruction of the thread.
   Item enter(uint64_t& budget);
   /// The rest of the block that begins with the next instruction. Valid after enter() returned `piece`.
   [[nodiscard]] ReplayPlace place() { return cursor_.place(cursor_.block_index(), cursor_.insn_index()); }

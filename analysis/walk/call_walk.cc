@@ -9,6 +9,7 @@
 #include <optional>
 #include <queue>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "analysis/call_flow.h"
@@ -27,6 +28,9 @@ constexpr unsigned kWarmUpSegments = 8;
 static_assert(kWarmUpSegments > FlowDates::kRateSegments);
 // With more streams than kManyStreams, each decodes smaller batches, and only so many at a time have threads of their own: memory is for each.
 constexpr size_t kManyStreams = 64, kSmallBatchBlocks = 1U << 10;
+// Of them, short ones decode some steps ahead. If a stream ends with them, its decoder is freed, which takes more memory than the steps.
+constexpr uint64_t kShortBytes = 4096;
+constexpr size_t kStepsAhead = 1024, kBatchesAhead = 8;
 constexpr size_t kFirstSteps = 64;  // the first ones are output early, for a short time to the first line
 
 /// When a step comes, of those of all streams. A thread that moves leaves one cpu before it comes to the other: of equal times, a switch_in and
@@ -59,7 +63,8 @@ class StreamWalk {
   };
   StreamWalk(const Shared& shared, const Stream& stream, size_t index)
       : recording_(shared.recording), options_(shared.options), functions_(shared.functions), stream_(stream.index), threads_(stream.threads),
-        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), is_one_of_many_(shared.streams > kManyStreams), helped_(shared.helped), finished_(shared.finished) {}
+        schedule_(shared.schedule), inlined_(shared.inlined), index_(index), is_one_of_many_(shared.streams > kManyStreams),
+        looks_ahead_(is_one_of_many_ && recording_.streams()[stream_].size_bytes <= kShortBytes), helped_(shared.helped), finished_(shared.finished) {}
   StreamWalk(const StreamWalk&) = delete;
   StreamWalk& operator=(const StreamWalk&) = delete;
 
@@ -235,19 +240,30 @@ class StreamWalk {
     at_ = group_at_ = move_ = 0;
     items_.clear();
     if (recorded_) return fetch_recorded();
-    while (items_.steps.empty() && !ended_) {
+    const auto is_enough = [this](size_t batches) {
+      return !items_.steps.empty() && (!looks_ahead_ || items_.steps.size() >= kStepsAhead || batches >= kBatchesAhead);
+    };
+    for (size_t batches = 0; !ended_ && !is_enough(batches); ++batches) {
       ended_ = !take_batch();
       if (ended_) flow_->finish(whole_ ? end_of_flow(recording_, stream_) : kTimeMin);
-      flow_->give(items_.steps, items_.moves);
+      take_steps();
     }
     if (ended_) free_decoder();
     return !items_.steps.empty();
+  }
+  void take_steps() {
+    if (items_.steps.empty()) return flow_->give(items_.steps, items_.moves);
+    StepItems more;
+    flow_->give(more.steps, more.moves);
+    items_.steps.insert(items_.steps.end(), more.steps.begin(), more.steps.end());
+    items_.moves.insert(items_.moves.end(), more.moves.begin(), more.moves.end());
   }
   void free_decoder() {
     if (decode_ && is_helped_) --helped_;
     decode_.reset();
     timed_ = timed();
     flow_.reset();
+    if (looks_ahead_) items_.steps.shrink_to_fit();
   }
   bool fetch_recorded() {
     while (items_.empty()) {
@@ -280,7 +296,7 @@ class StreamWalk {
   const ThreadSchedule& schedule_;
   InlineChains* const inlined_;
   const size_t index_;
-  const bool is_one_of_many_;
+  const bool is_one_of_many_, looks_ahead_;
   size_t& helped_;
   bool is_helped_ = false;  ///< counted in it
   bool started_ = false, timed_ = false;
@@ -547,11 +563,13 @@ void CallCursor::State::finish() {
     }
   }
   // A stream of one thread is over with it; a cpu's goes on with others.
-  tree.finish(steps_, past_ ? options_.time.last : kTimeMin, [this](const CallThread& thread) {
-    for (size_t i = 0; i < streams_.size(); ++i) {
-      const StreamInfo& info = recording_.streams()[streams_[i]];
-      if (info.cpu < 0 && info.tid == thread.tid) return walks_[i] != nullptr;
-    }
+  std::unordered_map<int32_t, bool> goes_on;  // by thread with a stream
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const StreamInfo& info = recording_.streams()[streams_[i]];
+    if (info.cpu < 0) goes_on.try_emplace(info.tid, walks_[i] != nullptr);
+  }
+  tree.finish(steps_, past_ ? options_.time.last : kTimeMin, [&](const CallThread& thread) {
+    if (const auto own = goes_on.find(thread.tid); own != goes_on.end()) return own->second;
     return thread.tid <= 0 || schedule_.runs_after(thread.tid, options_.time.last);
   });
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,8 +62,33 @@ class SymbolFolder {
 
 Error system_failure(const std::string& what) { return Error{ErrorCode::read_failed, what + ": " + std::strerror(errno), 0}; }
 
+/// Takes SIGTERM and SIGHUP as events, so that what is to be removed at the end is removed.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    if (sigprocmask(SIG_BLOCK, &signals, nullptr) == 0) fd_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC));
+  }
+  /// Waits until `in` is ready, at most `timeout_ms`, and returns whether it is; -1 on an error. Sets ended().
+  int wait(int in, int timeout_ms) {
+    pollfd wanted[] = {{in, POLLIN, 0}, {fd_.get(), POLLIN, 0}};
+    const int ready = poll(wanted, fd_.ok() ? 2 : 1, timeout_ms);
+    ended_ = ended_ || (ready > 0 && wanted[1].revents != 0);
+    return ready > 0 ? wanted[0].revents != 0 : ready;
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  Fd fd_;
+  bool ended_ = false;
+};
+
+int exit_status(const EndSignals& signals) { return signals.ended() ? 128 + SIGTERM : kExitOk; }
+
 /// Waits on the loopback interface for one peer.
-Result<Fd> accept_one(int port) {
+Result<Fd> accept_one(int port, EndSignals& signals) {
   Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -77,19 +103,30 @@ Result<Fd> accept_one(int port) {
   if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return system_failure("--port");
   say_on_error(fmt::format("ptdecode: waiting for a debugger: target remote 127.0.0.1:{}\n", ntohs(address.sin_port)));
   while (true) {
+    (void)signals.wait(listener.get(), -1);
+    if (signals.ended()) return Error{ErrorCode::cancelled, "--port: a signal ends the program", 0};
     Fd peer(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (peer.ok()) return peer;
     if (errno != EINTR && errno != ECONNABORTED) return system_failure("--port");
   }
 }
 
-/// Exchanges bytes until the peer ends the session or goes away.
-void serve(replay::GdbServer& server, int in, int out) {
+/// Returns what has arrived; an interrupt if nothing can arrive any more.
+std::string arrived(EndSignals& signals, int in) {
+  constexpr const char* kInterrupt = "\x03";
+  char buffer[1 << 12];
+  if (const int ready = signals.wait(in, 0); ready <= 0) return signals.ended() ? kInterrupt : "";
+  const ssize_t size = read(in, buffer, sizeof buffer);
+  return size <= 0 || signals.ended() ? kInterrupt : std::string(buffer, static_cast<size_t>(size));
+}
+
+/// Exchanges bytes until the peer ends the session or goes away, or a signal ends the program.
+void serve(replay::GdbServer& server, EndSignals& signals, int in, int out) {
   char buffer[1 << 16];
+  server.set_input([&signals, in] { return arrived(signals, in); });
   while (!server.done()) {
-    pollfd wanted{in, POLLIN, 0};
-    const int ready = poll(&wanted, 1, server.running() ? 0 : -1);
-    if (ready < 0 && errno != EINTR) return;
+    const int ready = signals.wait(in, server.running() ? 0 : -1);
+    if ((ready < 0 && errno != EINTR) || signals.ended()) return;
     if (ready > 0) {
       const ssize_t size = read(in, buffer, sizeof buffer);
       if (size == 0 || (size < 0 && errno != EINTR && errno != EAGAIN)) return;
@@ -98,7 +135,7 @@ void serve(replay::GdbServer& server, int in, int out) {
     do {
       server.work();
       if (const std::string text = server.take_output(); !text.empty() && !write_all(out, text.data(), text.size())) return;
-    } while (server.has_input() && !server.done());
+    } while (server.has_input() && !server.done() && !signals.ended());
   }
 }
 
@@ -155,15 +192,16 @@ int run_replay(const ReplayWords& words) {
   replay::GdbServer server(**recording, filter, folder.path());
   if (server.session().current() == replay::kNoThread)
     return report_no_flow(**recording, replay::ReplayCursor(server.session().cursor()), !(words.cpus + words.pids + words.tids + words.time).empty());
+  EndSignals signals;
   if (words.port < 0) {
     std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
-    serve(server, 0, 1);
-    return kExitOk;
+    serve(server, signals, 0, 1);
+    return exit_status(signals);
   }
-  const Result<Fd> peer = accept_one(words.port);
-  if (!peer) return report_error(peer.error());
-  serve(server, peer->get(), peer->get());
-  return kExitOk;
+  const Result<Fd> peer = accept_one(words.port, signals);
+  if (!peer) return signals.ended() ? exit_status(signals) : report_error(peer.error());
+  serve(server, signals, peer->get(), peer->get());
+  return exit_status(signals);
 }
 
 }  // namespace

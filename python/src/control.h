@@ -111,4 +111,18 @@ bool run(Control& control, const Work& work) {
   return good;
 }
 
+/// The same as check(), without the GIL: `call` gets the control of the operation, too. `discard` frees the result if Python interrupts it.
+template <typename Call, typename Discard = void (*)()>
+void run_checked(const Call& call, const Discard& discard = [] {}) {
+  Control control{nb::none()};
+  char* message = nullptr;
+  ptd_code code = PTD_OK;
+  if (!run(control, [&] { code = call(control.control, &message); })) {
+    ptd_free(message);
+    discard();
+    throw nb::python_error();
+  }
+  if (code != PTD_OK) raise(code, message);
+}
+
 }  // namespace ptd_python

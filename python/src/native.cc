@@ -282,8 +282,9 @@ class Recording {
   }
 
   std::string info_json() const {
+    ptd_recording* const recording = handle();
     char* text = nullptr;
-    check([&](char** message) { return ptd_info_json(handle(), &text, message); });
+    run_checked([&](const ptd_control&, char** message) { return ptd_info_json(recording, &text, message); }, [&] { ptd_free(text); });
     std::string out = text;
     ptd_free(text);
     return out;
@@ -297,16 +298,8 @@ class Recording {
     return out;
   }
   void unit_steps(uint32_t unit, const FilePath& output) const {
-    Control control{nb::none()};
     ptd_recording* const recording = handle();
-    char* message = nullptr;
-    ptd_code code = PTD_OK;
-    const bool good = run(control, [&] { code = ptd_unit_steps(recording, unit, output.c_str(), &control.control, &message); });
-    if (!good) {
-      ptd_free(message);
-      throw nb::python_error();
-    }
-    if (code != PTD_OK) raise(code, message);
+    run_checked([&](const ptd_control& control, char** message) { return ptd_unit_steps(recording, unit, output.c_str(), &control, message); });
   }
 
   struct TableArguments {

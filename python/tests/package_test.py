@@ -647,6 +647,27 @@ except KeyboardInterrupt:
         made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
         self.assertEqual(made.stdout, "stopped\n")
 
+    def test_other_threads_run_during_info(self):
+        """The GIL is not held while the records are read again."""
+        counts, done = [], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counts.append(1)
+                time.sleep(0.001)
+
+        with ptdecode.open(KERNEL) as recording:
+            thread = threading.Thread(target=count)
+            thread.start()
+            while not counts:
+                time.sleep(0.001)
+            before = len(counts)
+            recording.info()
+            seen = len(counts) - before
+            done.set()
+            thread.join()
+        self.assertGreater(seen, 4)
+
     def test_other_threads_run_meanwhile(self):
         """The GIL is not held while decoding."""
         counts = []

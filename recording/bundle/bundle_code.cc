@@ -18,6 +18,20 @@ constexpr uint64_t kMaxLine = ~uint64_t{0} >> kCodeLineBits;
 
 uintptr_t address(const std::byte* at) { return reinterpret_cast<uintptr_t>(at); }
 
+struct Run {
+  uint64_t offset_bytes = 0, size_bytes = 0;
+};
+
+/// The deleter of the memory of a bundle's blobs, which also says what is stored in it: everything else reads as zeros.
+struct SparseMemory {
+  uintptr_t first = 0;
+  uint64_t size_bytes = 0;
+  std::vector<Run> runs;  ///< in order
+  void operator()(std::byte* at) const {
+    if (at != nullptr) ::munmap(at, size_bytes);
+  }
+};
+
 Error damaged(const char* what) { return Error{ErrorCode::bad_format, what, 0}; }
 
 }  // namespace
@@ -35,8 +49,11 @@ void BundleCodeWriter::merge(std::vector<Range>& ranges) {
   ranges = std::move(merged);
 }
 
-void BundleCodeWriter::add_source(Bytes bytes) {
-  if (!bytes.empty()) blobs_.push_back({address(bytes.data()), address(bytes.data()) + bytes.size()});
+void BundleCodeWriter::add_source(const CodeBytes& code) {
+  if (code.bytes.empty()) return;
+  const uintptr_t first = address(code.bytes.data());
+  blobs_.push_back({first, first + code.bytes.size()});
+  if (const auto* sparse = std::get_deleter<SparseMemory>(code.owner)) sparse_.try_emplace(sparse->first, code.owner);
 }
 
 void BundleCodeWriter::merge_sources() { merge(blobs_); }
@@ -78,6 +95,35 @@ uint64_t BundleCodeWriter::kept_of(const std::vector<Bytes>& pieces) const {
   return total;
 }
 
+// Returns the stored parts of sparse_, and what is outside of it.
+std::vector<BundleCodeWriter::Range> BundleCodeWriter::stored_runs() const {
+  std::vector<Range> stored;
+  uintptr_t at = 0;
+  for (const auto& [first, owner] : sparse_) {
+    const SparseMemory& memory = *std::get_deleter<SparseMemory>(owner);
+    stored.push_back({at, first});
+    for (const Run& run : memory.runs) stored.push_back({first + run.offset_bytes, first + run.offset_bytes + run.size_bytes});
+    at = first + memory.size_bytes;
+  }
+  stored.push_back({at, ~uintptr_t{0}});
+  return stored;
+}
+
+// A small bundle can claim gigabytes of code, which must not be read to find that they are zeros.
+void BundleCodeWriter::leave_out_absent() {
+  const std::vector<Range> stored = stored_runs();
+  std::vector<Range> rest;
+  auto at = stored.begin();
+  for (const Range& range : kept_) {
+    while (at->end <= range.first) ++at;
+    for (auto run = at; run != stored.end() && run->first < range.end; ++run) {
+      if (run->first < run->end) rest.push_back({std::max(run->first, range.first), std::min(run->end, range.end)});
+    }
+  }
+  merge(rest);  // stored runs may touch
+  kept_ = std::move(rest);
+}
+
 // Zeros are what a reader gives where nothing is stored: sparse files and blobs of bundles can claim any number of them.
 void BundleCodeWriter::leave_out_zeros() {
   constexpr size_t kBlockBytes = size_t{1} << 16;
@@ -99,6 +145,7 @@ void BundleCodeWriter::leave_out_zeros() {
 
 void BundleCodeWriter::write(ByteWriter& out) {
   merge(kept_);
+  leave_out_absent();
   leave_out_zeros();
   kept_bytes_ = 0;
   out.number(blobs_.size());
@@ -119,11 +166,8 @@ void BundleCodeWriter::write(ByteWriter& out) {
 }
 
 Status BundleCodeReader::read(ByteReader in) {
-  struct Run {
-    uint64_t offset_bytes = 0, size_bytes = 0;  // among all blobs
-  };
   std::vector<uint64_t> sizes(in.count(sizeof(uint64_t) + sizeof(Blob)));
-  std::vector<Run> runs;
+  std::vector<Run> runs;  // in all blobs
   uint64_t total = 0;
   for (size_t i = 0; i < sizes.size() && in.ok(); ++i) {
     sizes[i] = in.number_to(kMaxBlobBytes - total);
@@ -141,17 +185,16 @@ Status BundleCodeReader::read(ByteReader in) {
   // One mapping for all: a run-time compiler's functions are thousands of small blobs.
   void* mapped = total == 0 ? nullptr : ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return damaged("its code covers more addresses than can be mapped");
-  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(mapped), [total](std::byte* at) {
-    if (at != nullptr) ::munmap(at, total);
-  });
+  auto* const at = static_cast<std::byte*>(mapped);
+  for (const Run& run : runs) {
+    const Bytes bytes = in.raw(run.size_bytes);
+    if (!bytes.empty()) std::memcpy(at + run.offset_bytes, bytes.data(), bytes.size());
+  }
+  const std::shared_ptr<const std::byte> memory(at, SparseMemory{address(at), total, std::move(runs)});
   uint64_t start = 0;
   for (const uint64_t size : sizes) {
     blobs_.push_back({std::shared_ptr<const std::byte>(memory, memory.get() + start), size});
     start += size;
-  }
-  for (const Run& run : runs) {
-    const Bytes bytes = in.raw(run.size_bytes);
-    if (!bytes.empty()) std::memcpy(memory.get() + run.offset_bytes, bytes.data(), bytes.size());
   }
   return in.done() ? Status() : damaged("the list of code and the bytes differ in length");
 }

@@ -25,7 +25,7 @@ struct CodePlace {
 /// Collects the bytes to store. Adjacent spans of memory (one mapped file seen by many sections) become one blob.
 class BundleCodeWriter {
  public:
-  void add_source(Bytes bytes);
+  void add_source(const CodeBytes& code);
   /// Call after the last add_source() and before the functions below.
   void merge_sources();
   [[nodiscard]] CodePlace place(Bytes bytes) const;
@@ -42,8 +42,11 @@ class BundleCodeWriter {
     uintptr_t first = 0, end = 0;
   };
   static void merge(std::vector<Range>& ranges);
+  [[nodiscard]] std::vector<Range> stored_runs() const;
+  void leave_out_absent();
   void leave_out_zeros();
   std::vector<Range> blobs_, kept_;
+  std::map<uintptr_t, std::shared_ptr<const void>> sparse_;  ///< code of a bundle, by its address
   uint64_t kept_bytes_ = 0;
 };
 

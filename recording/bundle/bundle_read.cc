@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <new>
+#include <utility>
 
 #include "image/base/fnv.h"
 #include "image/base/mapped_file.h"
@@ -64,6 +66,7 @@ class Loader {
   bool read_stream(ByteReader& in, Bytes& aux);
   /// The bytes of piece `index` of the stream that is being read; nothing if its place is wrong.
   bool read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) const;
+  void add_trace_file(Bytes bytes, std::pair<uint64_t, uint64_t> identity);
   [[nodiscard]] Result<std::shared_ptr<const MappedFile>> open_planned(const std::string& path) const;
   Status open_trace();
   Status load_streams();
@@ -84,7 +87,12 @@ class Loader {
   std::vector<MissingImage> missing_;
   std::vector<std::vector<pt::SyncPoint>> spans_;
   std::shared_ptr<PlanData> plan_;   // null: a bundle with its trace
-  std::vector<Bytes> trace_files_;  // of the plan
+  struct PlannedFile {
+    Bytes bytes;
+    uint64_t* left_bytes;  // that no piece has: pieces that share bytes would make a long trace of a small file
+  };
+  std::vector<PlannedFile> trace_files_;                               // of the plan
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> left_bytes_;  // of each file, by its identity
 };
 
 bool Loader::read_info(ByteReader in) {
@@ -169,8 +177,9 @@ bool Loader::read_piece(size_t index, uint64_t size, Bytes& aux, Bytes& bytes) c
     if (stream >= plan_->pieces.size() || index >= plan_->pieces[stream].size()) return false;
     const auto& [file, offset] = plan_->pieces[stream][index];
     if (file != 0) {
-      const Bytes whole = trace_files_[file - 1];
-      if (offset > whole.size() || size > whole.size() - offset) return false;
+      const auto& [whole, left_bytes] = trace_files_[file - 1];
+      if (offset > whole.size() || size > whole.size() - offset || size > *left_bytes) return false;
+      *left_bytes -= size;
       bytes = whole.subspan(offset, size);
       return true;
     }
@@ -190,12 +199,17 @@ Result<std::shared_ptr<const MappedFile>> Loader::open_planned(const std::string
   return std::move(opened.file);
 }
 
+void Loader::add_trace_file(Bytes bytes, std::pair<uint64_t, uint64_t> identity) {
+  uint64_t& left = left_bytes_.try_emplace(identity, bytes.size()).first->second;
+  trace_files_.push_back({bytes, &left});
+}
+
 // Maps the trace files of a plan: those that the options name, or at their recorded paths.
 Status Loader::open_trace() {
   for (size_t i = 0; i < plan_->files.size(); ++i) {
     const TraceFile& wanted = plan_->files[i];
     if (options_.without_trace) {
-      trace_files_.push_back(absent_bytes(wanted.size_bytes, data_.owners));
+      add_trace_file(absent_bytes(wanted.size_bytes, data_.owners), {0, i});
       continue;
     }
     const bool given = i < options_.trace_files.size() && !options_.trace_files[i].empty();
@@ -208,7 +222,7 @@ Status Loader::open_trace() {
                        std::to_string(wanted.size_bytes) + " when it was planned", 0};
     data_.owners.push_back(*file);
     data_.pages.add_mapping((*file)->bytes());
-    trace_files_.push_back((*file)->bytes());
+    add_trace_file((*file)->bytes(), (*file)->identity());
   }
   return {};
 }

@@ -93,25 +93,23 @@ class Spaces {
 template <typename Use>
 void for_each_code(const std::vector<ImageOp>& ops, const Use& use) {
   for (const ImageOp& op : ops) {
-    if (const auto* section = std::get_if<Section>(&op)) use(section->code.bytes);
-    if (const auto* copy = std::get_if<DatedCopy>(&op)) use(copy->code.bytes);
+    if (const auto* section = std::get_if<Section>(&op)) use(section->code);
+    if (const auto* copy = std::get_if<DatedCopy>(&op)) use(copy->code);
   }
 }
 
 }  // namespace
 
 uint64_t keep_lines(const std::vector<ImageOp>& ops, const CodeLines& lines, BundleCodeWriter& code) {
-  for_each_code(ops, [&code](Bytes bytes) { code.add_source(bytes); });
+  for_each_code(ops, [&code](const CodeBytes& source) { code.add_source(source); });
   code.merge_sources();
   return Spaces(ops).keep(lines, code);
 }
 
 void keep_all(const std::vector<ImageOp>& ops, BundleCodeWriter& code) {
-  for_each_code(ops, [&code](Bytes bytes) { code.add_source(bytes); });
+  for_each_code(ops, [&code](const CodeBytes& source) { code.add_source(source); });
   code.merge_sources();
-  for_each_code(ops, [&code](Bytes bytes) {
-    if (!bytes.empty()) code.keep(bytes);
-  });
+  for_each_code(ops, [&code](const CodeBytes& source) { code.keep(source.bytes); });
 }
 
 }  // namespace ptd

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "image/base/fnv.h"
+#include "image/base/mapped_file.h"
 #include "image/base/shrunk_files.h"
 #include "recording/bundle/bundle_image.h"
 #include "recording/bundle/plan.h"
@@ -119,16 +122,51 @@ bool read_entries(ByteReader& in, std::vector<PsbEntry>& entries) {
 
 }  // namespace
 
+namespace {
+
+/// Finds the files that hold the trace. Bytes that several pieces share are found once: readers allow no more bytes than a file has.
+class PieceFinder {
+ public:
+  explicit PieceFinder(PlanData& plan) : plan_(plan) {}
+
+  std::pair<uint32_t, uint64_t> find(Bytes bytes) {
+    const auto place = mapped_place(bytes);
+    if (!place) return {0, 0};
+    File& file = files_[{place->path, place->file_bytes}];
+    if (file.left_bytes == nullptr) file.left_bytes = &left_in(*place);
+    if (bytes.size() > *file.left_bytes) return {0, 0};
+    *file.left_bytes -= bytes.size();
+    if (file.number == 0) {
+      plan_.files.push_back({place->path, place->file_bytes});
+      file.number = static_cast<uint32_t>(plan_.files.size());
+    }
+    return {file.number, place->file_offset_bytes};
+  }
+
+ private:
+  struct File {
+    uint32_t number = 0;             // 0: not in the plan
+    uint64_t* left_bytes = nullptr;  // that no piece has
+  };
+  uint64_t& left_in(const MappedPlace& place) {
+    const auto identity = file_identity(place.path);
+    if (identity) return left_by_identity_.try_emplace(*identity, place.file_bytes).first->second;
+    return left_by_path_.try_emplace(place.path, place.file_bytes).first->second;
+  }
+
+  PlanData& plan_;
+  std::map<std::pair<std::string, uint64_t>, File> files_;  // by path and size
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> left_by_identity_;
+  std::map<std::string, uint64_t> left_by_path_;
+};
+
+}  // namespace
+
 void make_plan(const OpenRequest& options, uint64_t unit_bytes, const RecordingData& data, PlanData& plan) {
-  std::map<std::pair<std::string, uint64_t>, uint64_t> files;
+  PieceFinder finder(plan);
   for (uint32_t s = 0; s < data.streams.size(); ++s) {
     auto& pieces = plan.pieces.emplace_back();
-    for (const AuxChunk& chunk : data.streams[s].chunks()) {
-      const auto place = mapped_place(chunk.bytes);
-      const auto file = place ? files.try_emplace({place->path, place->file_bytes}, files.size() + 1).first->second : 0;
-      if (file > plan.files.size()) plan.files.push_back({place->path, place->file_bytes});
-      pieces.emplace_back(file, place ? place->file_offset_bytes : 0);
-    }
+    for (const AuxChunk& chunk : data.streams[s].chunks()) pieces.push_back(finder.find(chunk.bytes));
     const auto passed = [&](uint64_t first, uint64_t last) {
       data.pages.release(data.streams[s], first, last);
       if (options.check) options.check();

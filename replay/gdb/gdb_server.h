@@ -1,6 +1,7 @@
 // GdbServer: GDB's remote protocol over a ReplaySession. It does no I/O: bytes of the peer go in, bytes for the peer come out.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,7 +26,8 @@ namespace ptd::replay {
 ///       send(server.take_output());
 ///     }
 ///
-/// The peer is not trusted: any bytes may come in. Each call does bounded work, and what is kept for the peer is bounded. Sources:
+/// The peer is not trusted: any bytes may come in. Each call does bounded work (a move of the monitor up to minutes, see set_input()), and what
+/// is kept for the peer is bounded. Sources:
 /// [GDB] "Remote Protocol", "Branch Trace Format". Not thread-safe. The recording must outlive it.
 class GdbServer {
  public:
@@ -35,6 +37,13 @@ class GdbServer {
   GdbServer(const Recording& recording, const ReplayFilter& filter, const std::string& symbol_folder);
 
   void receive(std::string_view bytes) { reader_.add(bytes); }
+  /// `input`: returns the bytes that have arrived, without waiting for any. A long move of the monitor looks for an interrupt in them.
+  void set_input(std::function<std::string()> input) {
+    monitor_.set_interrupted([this, input = std::move(input)] {
+      receive(input());
+      return reader_.take_interrupt();
+    });
+  }
   /// Handles what has arrived, and continues a run for a short time.
   void work();
   [[nodiscard]] bool running() const { return running_; }

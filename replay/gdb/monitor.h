@@ -1,8 +1,10 @@
 // Monitor: the commands that GDB passes through with `monitor`.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "replay/call_moves.h"
@@ -16,6 +18,8 @@ class Monitor {
   Monitor(ReplaySession& session, std::string folder, uint16_t elf_machine, bool is_64bit)
       : session_(&session), moves_(session), folder_(std::move(folder)), elf_machine_(elf_machine), is_64bit_(is_64bit) {}
 
+  /// See CallMoves::set_interrupted().
+  void set_interrupted(std::function<bool()> interrupted) { moves_.set_interrupted(std::move(interrupted)); }
   /// `thread`: the one that the debugger has selected. If the recording has several, the output names it.
   std::string execute(std::string_view command, ThreadKey thread);
   /// Times at which a run stops; see RunRequest::times.

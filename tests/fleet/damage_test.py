@@ -160,6 +160,27 @@ class Damage(unittest.TestCase):
             self.assertIn("is not the one that was planned", done.stderr)
         self.good(run("unit", self.plan))  # the list reads no trace
 
+    def test_shared_pieces(self):
+        """Pieces of one file, under any name, are together no larger than the file: a stream would be larger than all files."""
+        trace = self.folder / "rec/data"
+        other = self.folder / "rec/other"
+        other.hardlink_to(trace)
+        size, contents = trace.stat().st_size, contents_of(self.plan)
+        for files, pieces, status in (((trace,), ((1, size // 2),) * 2, 0), ((trace,), ((1, size),) * 2, 1), ((trace, other), ((1, size), (2, size)), 1)):
+            names = [str(path).encode() for path in files]
+            listed = number(len(files)) + b"".join(number(len(name)) + name + number(size) for name in names)
+            places = b"".join(number(file) + number(0) for file, _ in pieces)
+            contents[b"PLAN"] = listed + number(1) + number(len(pieces)) + places + number(0) * 4
+            sizes = b"".join(number(i * size) + number(piece) for i, (_, piece) in enumerate(pieces))
+            contents[b"STRM"] = number(1) + number(0) + number(1) + number(0) + number(len(pieces)) + sizes + number(0) * 2
+            contents[b"AUX "], contents[b"INDX"] = b"", number(0) * 7
+            contents.pop(b"SPAN", None)
+            write_plan(self.folder / "rec/evil.plan", contents)
+            done = run("info", "-i", self.folder / "rec/evil.plan")
+            self.assertEqual(done.returncode, status, (files, pieces, done.stderr))
+            if status:
+                self.assertIn("part 'STRM' of the bundle: its content is inconsistent", done.stderr)
+
     def test_units_without_streams(self):
         """A plan with units of a stream that it does not have is refused."""
         contents = contents_of(self.plan)

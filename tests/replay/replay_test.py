@@ -11,6 +11,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -429,6 +430,34 @@ class Truth(unittest.TestCase):
             peer.process.stdin.flush()
             self.assertIn(stop_of(peer.reply())[0], (2, 5))
             self.assertTrue(peer.ask("qfThreadInfo").startswith("m"))
+
+    def test_interrupt_of_a_move(self):
+        """A move of the monitor ends where it is, in less time than it takes, and the same command goes on."""
+        with client("-i", DATA / "kernel" / "kernel.bundle") as peer:
+            peer.monitor("percent 0")
+            peer.ask("T1")
+            peer.console = ""
+            peer.process.stdin.write(framed("qRcmd," + b"finish".hex()) + b"\x03" + framed("qRcmd," + b"percent".hex()))
+            peer.process.stdin.flush()
+            self.assertEqual(peer.reply(), "OK")
+            self.assertIn("not there yet: the same command goes on", peer.console)
+            self.assertEqual(peer.reply(), "OK")
+            self.assertTrue(peer.ask("qfThreadInfo").startswith("m"))
+
+    def test_a_signal_removes_the_symbol_folder(self):
+        for signal_ in (signal.SIGTERM, signal.SIGHUP):
+            with tempfile.TemporaryDirectory() as folder:
+                server = subprocess.Popen([PTDECODE, "replay", "--gdb", "-q", "-i", DATA / "user" / "plain.bundle"], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": folder})
+                server.stdin.write(framed("?"))
+                server.stdin.flush()
+                self.assertEqual(server.stdout.read(1), b"+")
+                self.assertEqual(len(os.listdir(folder)), 1)
+                server.send_signal(signal_)
+                self.assertEqual(server.wait(timeout=60), 143)
+                self.assertEqual(os.listdir(folder), [])
+                server.stdin.close()
+                server.stdout.close()
 
     def test_port_takes_one_client_on_loopback(self):
         server = subprocess.Popen([PTDECODE, "replay", "--gdb", "--port", "0", "-q", "-i", self.static.path], stderr=subprocess.PIPE, text=True)

@@ -2,6 +2,12 @@
 #include "ptdecode/call_walk.h"
 
 #include <gtest/gtest.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#if __GLIBC_PREREQ(2, 33)
+#define PTD_HAS_MALLINFO2
+#endif
+#endif
 
 #include <algorithm>
 #include <filesystem>
@@ -108,6 +114,36 @@ TEST(CallWalk, InstructionsOfAWindowAreThoseBetweenItsEnds) {
       }
     }
   }
+}
+
+// A walk holds the steps of all streams that overlap in time, but not their decoders if they are short.
+TEST(CallWalk, ManyShortStreamsTakeLittleMemory) {
+#ifdef PTD_HAS_MALLINFO2
+  constexpr size_t kStreams = 400, kMostBytes = 60000;  // of memory for each
+  const auto recording = open("user/pair.bundle");
+  ASSERT_NE(recording, nullptr);
+  CallWalkOptions options;
+  options.threads = 1;
+  options.streams = {0};
+  const size_t steps_of_one = walk(*recording, options).size();
+  EXPECT_GT(steps_of_one, 20U);
+  options.streams.assign(kStreams, 0);
+  FunctionTable functions;
+  size_t most = 0, steps_of_all = 0;
+  const auto used = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = used();
+  const auto measure = [&](std::span<const CallStep> steps, const CallTree&) {
+    steps_of_all += steps.size();
+    most = std::max(most, used() - before);
+    return true;
+  };
+  ASSERT_TRUE(walk_calls(*recording, options, functions, measure).ok());
+  EXPECT_GT(steps_of_all, kStreams);
+  EXPECT_LT(most, kStreams * kMostBytes);
+#endif
 }
 
 TEST(CallWalk, WithoutAnnouncedFibresTheStepsAreTheSame) {

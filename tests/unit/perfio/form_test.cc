@@ -1,8 +1,16 @@
 // The forms of a recording: pipe, directory with data.N, compressed (1 and 2), rejected ones.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
 
+#include "image/base/interrupt.h"
 #include "perfio/format/record_encode.h"
 #include "perfio/perf_writer.h"
 #include "util.h"
@@ -101,6 +109,40 @@ TEST(Forms, PipeOnStandardInput) {
   ::pclose(source);
   ASSERT_TRUE(reader.ok()) << reader.error().message;
   expect_pipe(**reader);
+}
+
+TEST(Forms, PipeOnAFifoWhoseWriterComesLate) {
+  TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "fifo").c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::vector<std::byte> pipe = make_pipe();
+    std::ofstream(dir / "fifo").write(reinterpret_cast<const char*>(pipe.data()), static_cast<std::streamsize>(pipe.size()));
+  });
+  auto reader = PerfReader::open(dir / "fifo");
+  writer.join();
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  expect_pipe(**reader);
+}
+
+TEST(Forms, WaitingForTheWriterOfAFifoIsInterrupted) {
+  struct Interrupt {};
+  TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "fifo").c_str(), 0600), 0);
+  std::atomic<bool> over = false;
+  std::thread late([&] {  // so that a wait for a writer ends
+    for (int i = 0; i < 500 && !over; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const int fd = over ? -1 : ::open((dir / "fifo").c_str(), O_WRONLY | O_NONBLOCK);
+    if (fd >= 0) ::close(fd);
+  });
+  int calls = 0;
+  const std::function<void()> stop = [&calls] {
+    if (++calls == 3) throw Interrupt();
+  };
+  const InterruptScope scope(stop);
+  EXPECT_THROW((void)PerfReader::open(dir / "fifo"), Interrupt);
+  over = true;
+  late.join();
 }
 
 TEST(Forms, DirectoryWithDataFiles) {

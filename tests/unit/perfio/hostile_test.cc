@@ -140,30 +140,57 @@ TEST(Hostile, MutatedCompressedAndPipeForms) {
   }
 }
 
-TEST(Hostile, AZstdBombIsReadInPieces) {
-  TempDir dir;
-  auto writer = PerfWriter::create(dir / "bomb", {{test::full_attr(1)}, false, 0});
-  ASSERT_TRUE(writer.ok());
+/// One COMPRESSED record of `size_bytes` of 8-byte records.
+std::vector<std::byte> bomb(size_t size_bytes) {
   ZstdCompressor compressor(19);
-  std::vector<std::byte> plain;
-  for (int i = 0; i < (16 << 20) / 8; ++i) ByteWriter(plain).u32(kRecordFinishedRound).u16(0).u16(8);  // 16 MiB of 8-byte records
-  std::vector<std::byte> compressed;
-  ASSERT_TRUE(compressor.add(plain, compressed));
-  ASSERT_LT(compressed.size(), 60000U);
-  std::vector<std::byte> record;
+  std::vector<std::byte> plain, compressed, record;
+  for (size_t i = 0; i < size_bytes / 8; ++i) ByteWriter(plain).u32(kRecordFinishedRound).u16(0).u16(8);
+  EXPECT_TRUE(compressor.add(plain, compressed));
+  EXPECT_LT(compressed.size(), 60000U);
   ByteWriter(record).u32(kRecordCompressed).u16(0).u16(static_cast<uint16_t>(8 + compressed.size())).bytes(compressed);
-  ASSERT_TRUE((*writer)->add_raw(record).ok());
-  ASSERT_TRUE((*writer)->finish().ok());
-  auto reader = PerfReader::open(dir / "bomb");
-  ASSERT_TRUE(reader.ok());
+  return record;
+}
+
+uint64_t records_of(PerfReader& reader) {
   uint64_t count = 0;
-  ASSERT_TRUE((*reader)
-                  ->read([&count](const Record&) {
+  EXPECT_TRUE(reader
+                  .read([&count](const Record&) {
                     ++count;
                     return true;
                   })
                   .ok());
-  EXPECT_EQ(count, (16U << 20) / 8);
+  return count;
+}
+
+TEST(Hostile, AZstdBombIsReadInPieces) {
+  TempDir dir;
+  auto writer = PerfWriter::create(dir / "bomb", {{test::full_attr(1)}, false, 0});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->add_raw(bomb(16U << 20)).ok());
+  ASSERT_TRUE((*writer)->finish().ok());
+  auto reader = PerfReader::open(dir / "bomb");
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(records_of(**reader), (16U << 20) / 8);
+}
+
+TEST(Hostile, ZstdBombsInOneFolderShareALimit) {
+  constexpr size_t kFiles = 8, kBombBytes = 8U << 20;
+  TempDir dir;
+  auto writer = PerfWriter::create(dir / "rec", {{test::full_attr(1)}, true, 0});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->finish().ok());
+  const std::vector<std::byte> stored = bomb(kBombBytes), honest = bomb(512);
+  for (size_t i = 0; i < kFiles; ++i) test::save(dir / ("rec/data." + std::to_string(i)), stored);
+  test::save(dir / ("rec/data." + std::to_string(kFiles)), honest);
+  auto reader = PerfReader::open(dir / "rec");
+  ASSERT_TRUE(reader.ok());
+  const uint64_t limit = ExpansionBudget::kFreeBytes + ExpansionBudget::kMaxGrowth * (kFiles * stored.size() + honest.size());
+  ASSERT_LT(limit, kFiles * kBombBytes / 2);
+  const uint64_t read_bytes = records_of(**reader) * 8;
+  EXPECT_LE(read_bytes, limit);
+  EXPECT_GT(read_bytes, limit / 2);
+  EXPECT_GT((*reader)->damage().cuts.size(), kFiles / 2);
+  for (const ReadDamage::Cut& cut : (*reader)->damage().cuts) EXPECT_NE((*reader)->damage().name_of(cut.file), "data." + std::to_string(kFiles));
 }
 
 /// Zeros that take no memory until they are written to.
@@ -189,7 +216,8 @@ class Zeros {
 };
 
 std::vector<uint64_t> offsets_in(Bytes file, ReadDamage& damage) {
-  RawStream stream(file, 0, file.size(), damage);
+  ExpansionBudget budget;
+  RawStream stream(file, 0, file.size(), damage, budget);
   std::vector<uint64_t> offsets;
   for (RawRecord raw; stream.next(raw);) offsets.push_back(raw.file_offset_bytes);
   return offsets;

@@ -2,6 +2,7 @@
 #include "recording/bundle/kept_lines.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <random>
@@ -155,6 +156,28 @@ TEST(KeptLines, ARunOfLinesCostsWhatOneLineCosts) {
   CodeBytes read;
   ASSERT_TRUE(reader.find({1, 0, code.size()}, read));
   EXPECT_TRUE(std::ranges::equal(read.bytes, code));
+}
+
+// A bundle of a few bytes can claim that its code is 64 GiB long. What it does not store is not read.
+TEST(KeptLines, CodeThatABundleDoesNotStoreIsNotRead) {
+  constexpr uint64_t kClaimed = 1U << 26, kStored = 1U << 16;
+  const std::vector<std::byte> stored(kStored, std::byte{0x90});
+  ByteWriter chunk;
+  for (const uint64_t value : {uint64_t{1}, kClaimed, uint64_t{1}, kStored, kStored}) chunk.number(value);  // a blob with a run in it
+  chunk.raw(stored);
+  BundleCodeReader reader;
+  ASSERT_TRUE(reader.read(ByteReader(chunk.bytes())).ok());
+  Section claimed = section(1, kBase, {});
+  ASSERT_TRUE(reader.find({1, 0, kClaimed}, claimed.code));
+  const auto forbid = [&](uint64_t first, uint64_t end) {
+    return mprotect(const_cast<std::byte*>(claimed.code.bytes.data()) + first, end - first, PROT_NONE);
+  };
+  ASSERT_EQ(forbid(0, kStored) | forbid(2 * kStored, kClaimed), 0);
+  BundleCodeWriter writer;
+  keep_all({AddSpaceOp{0, SpaceId{1}}, claimed}, writer);
+  ByteWriter out;
+  writer.write(out);
+  EXPECT_TRUE(std::ranges::equal(out.bytes(), chunk.bytes()));
 }
 
 TEST(LineRuns, AreDisjointAndNotAdjacent) {
