@@ -22,8 +22,8 @@ namespace ptd {
   if (clock.in_ns) clock.first = info.time.first;
   if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
   const unsigned shift = config.mtc_period < 15 ? config.mtc_period : 15;
-  const Tsc period{(uint64_t{config.tsc_ctc_ratio_n} << shift) / config.tsc_ctc_ratio_d};
-  if (clock.in_ns) clock.tick_ns = config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value;
+  const uint64_t period = (uint64_t{config.tsc_ctc_ratio_n} << shift) / config.tsc_ctc_ratio_d;
+  if (clock.in_ns) clock.tick_ns = config.time.duration_ns(period);
   return clock;
 }
 

@@ -75,7 +75,7 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
   uint64_t coarsest_ns = 0;
   for (const ClockStep& clock : clocks) {
     if (!data.timing.use_time || clock.step() == 0) continue;
-    coarsest_ns = std::max(coarsest_ns, data.timing.time.to_ns(Tsc{clock.step()}).value - data.timing.time.to_ns(Tsc{0}).value);
+    coarsest_ns = std::max(coarsest_ns, data.timing.time.duration_ns(clock.step()));
   }
   if (coarsest_ns < kCoarseNs || coarsest_ns > kTimeMax.value / 4) return;
   data.timing.slack_ns += coarsest_ns;

@@ -95,7 +95,7 @@ double PerfettoWriter::megahertz_per_ratio() const {
   const pt::Config& config = input_.recording().decoder_options().config;
   constexpr uint64_t kTicks = 1'000'000'000;
   if (config.max_nonturbo_ratio == 0 || !config.time.valid()) return 0;
-  const uint64_t ns = config.time.to_ns(Tsc{kTicks}).value - config.time.to_ns(Tsc{0}).value;
+  const uint64_t ns = config.time.duration_ns(kTicks);
   return ns == 0 ? 0 : 1000.0 * kTicks / static_cast<double>(ns) / config.max_nonturbo_ratio;
 }
 

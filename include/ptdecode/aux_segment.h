@@ -40,7 +40,7 @@ struct AuxSegment {
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
   Interval time;                     ///< bounds of all times in the segment, from neighbours and AUX records
   TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail. Arm: `tsc.use` is false if its first timestamp is wrong
-  Interval written;                  ///< Arm: when the bytes were written, by AUX records, if its timestamps do not tell. Chooses programs and code; no output has it
+  Interval written;                  ///< when the bytes were written, by AUX records, if no packets tell. Chooses programs, and in Arm trace code; no output has it
   TickRange timestamps;              ///< Arm: of the timestamps in the segment, from neighbours and AUX records
   AuxBreak break_before = AuxBreak::none;
   bool after_overflow = false;       ///< Intel PT: the packets before its PSB end with an OVF, whose FUP may come after the PSB+

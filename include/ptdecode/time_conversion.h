@@ -31,6 +31,13 @@ struct PTD_API TimeConversion {
   }
   /// Converts ticks to nanoseconds, rounded down.
   [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
+  /// Returns how many ns so many ticks last, rounded down. Call if valid().
+  [[nodiscard]] uint64_t duration_ns(uint64_t ticks) const {
+    TimeConversion from_zero = *this;
+    from_zero.time_zero = 0;
+    from_zero.cap_user_time_short = false;
+    return from_zero.to_ns(Tsc{ticks}).value;
+  }
   /// Returns the smallest tick whose to_ns() is >= t.
   [[nodiscard]] Tsc to_tsc(TimeNs t) const;
   /// Converts ticks [first, last] to a time interval that covers them; the end is rounded up by one unit. A last tick of

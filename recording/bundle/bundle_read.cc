@@ -427,7 +427,7 @@ Status Loader::load() {
   const bool perf = data_.kind == RecordingKind::perf;
   if (perf) indexing.use_time = options_.use_time && data_.decoder.config.time.valid();
   if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
-  indexing.use_written = perf && has_arm && options_.use_time;
+  indexing.use_written = perf && options_.use_time;
   if (!plan_) {
     index_streams(indexing, data_);
   } else if (!read_index_part(reader_of(chunk::kIndex), indexing, data_)) {

@@ -299,7 +299,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   for (Finding& finding : arm.findings()) image.builder.add_finding(std::move(finding));
   OpenRequest indexing = options;
   indexing.use_time = etm.valid ? data.arm_follow.use_time : options.use_time && data.decoder.config.time.valid();
-  indexing.use_written = etm.valid && options.use_time;
+  indexing.use_written = options.use_time;
   index_streams(indexing, data);
   report_clocks(witness, indexing.use_time, image, data);
   if (!etm.valid) check_flow(*reader, info, data);

@@ -111,9 +111,8 @@ std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, cons
   if (entry.is_off_record) return "contradict the times of AUX records and are not used";
   if (!check.use) return "contradict the crystal clock (TMA) and are not used";
   const bool late = check.late_by <= ClockRatio::kTscMask / 2;
-  const Tsc ticks{late ? check.late_by : (0 - check.late_by) & ClockRatio::kTscMask};
-  const std::string by = timing.time.valid() ? std::to_string(timing.time.to_ns(ticks).value - timing.time.to_ns(Tsc{0}).value) + " ns"
-                                             : std::to_string(ticks.value) + " ticks";
+  const uint64_t ticks = late ? check.late_by : (0 - check.late_by) & ClockRatio::kTscMask;
+  const std::string by = timing.time.valid() ? std::to_string(timing.time.duration_ns(ticks)) + " ns" : std::to_string(ticks) + " ticks";
   return "are " + by + (late ? " ahead of" : " behind") + " the crystal clock (MTC, TMA) and are corrected";
 }
 
@@ -294,7 +293,7 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   const bool is_rare = contradicted_ <= std::max<size_t>(1, timed_ / kUsual);
   if (is_rare && !mine.in_guest && has_ordered_records(stream) && config_->time.valid()) {
     const auto time_of = [time = config_->time](const PsbEntry& psb) { return time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}); };
-    const uint64_t far_ns = config_->time.to_ns(Tsc{StreamClock::kFarTicks}).value - config_->time.to_ns(Tsc{0}).value;
+    const uint64_t far_ns = config_->time.duration_ns(StreamClock::kFarTicks);
     clock.is_far_off_records = [&stream, time_of, far_ns](const PsbEntry& psb) {
       return is_far_off_records(stream, psb.offset_bytes, time_of(psb), far_ns);
     };

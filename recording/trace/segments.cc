@@ -372,7 +372,8 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   segment.time = time_of(entry, timing);
   segment.tsc = clock_.check_of(entry);
   if (is_arm_ && !timeless_ && timing.use_time) segment.timestamps = timestamps_of(entry, own_end, timing);
-  if (is_arm_ && timing.use_written && (timeless_ || !timing.use_time)) segment.written = written_of(entry, own_end, timing);
+  const bool undated = is_arm_ ? timeless_ || !timing.use_time : segment.time.first == kTimeMin;
+  if (undated && timing.use_written) segment.written = written_of(entry, own_end, timing);
   if (tail != 0) segment.tail_tsc = clock_.check_of(*behind);
   const auto before = previous(entry.offset_bytes);
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;

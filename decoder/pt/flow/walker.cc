@@ -72,7 +72,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
     return item;
   }();
   // The TSC packet of the PSB+ is exact.
-  const bool at_moment = is_kernel_half(state.ip) || (segment.tsc.use && options_.slack_ns == 0);
+  const bool at_moment = is_kernel_half(state.ip) || (segment.tsc.use && options_.slack_ns == 0 && segment.time.first != kTimeMin);
   if (start.has_ip) {
     find_thread(flow, {first.before, at_moment ? first.before : first.hi}, 0, From::before);
   } else {

@@ -196,12 +196,8 @@ class Walker {
   void set_context(Flow& flow, Context context);
   void set_thread(Flow& flow, Context context, TimeNs first, TimeNs last);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
-  /// Programs of a thread that calls exec: of the flow before, and those at the ends of a time.
-  struct Programs {
-    Context before, early, late;
-  };
   [[nodiscard]] Context program_at(const Context& context, TimeNs time) const;
-  [[nodiscard]] Context likely_program(FlowState& state, const Programs& programs, bool was_open, TimeNs first, TimeNs last) const;
+  [[nodiscard]] Context likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const;
   [[nodiscard]] bool find_execs() const;
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
   uint32_t likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const;

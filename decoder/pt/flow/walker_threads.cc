@@ -9,7 +9,8 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of the switch function, or for its record's time
-constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared
+constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared, and programs of a thread
+constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads may call exec
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
@@ -27,8 +28,8 @@ void Walker::set_thread(Flow& flow, Context context, TimeNs first, TimeNs last) 
   FlowState& state = flow.state;
   const bool was_open = std::exchange(state.program_open, false);
   if (has_execs_ && !is_kernel_half(state.ip)) {
-    const Context early = program_at(context, first);
-    if (early.space != context.space) context = likely_program(state, {state.context, early, context}, was_open, first, last);
+    first = std::max(first, segment_.written.first);
+    if (program_at(context, first).space != context.space) context = likely_program(state, context, was_open, {first, last});
   }
   set_context(flow, context);
 }
@@ -39,21 +40,37 @@ Context Walker::program_at(const Context& context, TimeNs time) const {
   return context.tid > 0 && found.pid == context.pid && found.space != kNoSpace ? found : context;
 }
 
-// Returns the program of a thread that calls exec within [first, last]. exec does not return to where it was called: a flow that does is of the program of
-// before. Else it is of one that has code at its ip.
-Context Walker::likely_program(FlowState& state, const Programs& programs, bool was_open, TimeNs first, TimeNs last) const {
-  const auto& [before, early, late] = programs;
-  const bool is_one = before.tid == late.tid && (before.space == early.space || before.space == late.space);
+// Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a flow that does is of
+// the program of before. Else it is of one that has code at its ip.
+Context Walker::likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const {
+  const Context before = state.context, early = program_at(late, time.first);
+  bool is_one = before.space == early.space, found = false, differ = false, fits_before = false;
+  Context likely = late;
+  const auto add = [&](const Context& program, TimeNs when) {
+    is_one = is_one || program.space == before.space;
+    if (timeline_.section_at(program.space, state.ip, when) == kNoSection) return;
+    fits_before = fits_before || program.space == before.space;
+    if (!found) likely = program;
+    differ = differ || (found && program.space != likely.space);
+    found = true;
+  };
+  add(late, time.last);
+  const auto& changes = contexts_->thread_changes(late.tid);
+  auto change = std::upper_bound(changes.begin(), changes.end(), time.last, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+  for (uint32_t left = kMostThreads; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
+    const TimeNs until{change->time.value - 1};
+    add(program_at(late, until), until);
+  }
+  is_one = is_one && before.tid == late.tid;
   if (is_one && !was_open && (resumes_ || before.space == late.space)) return before;
-  const bool is_early = timeline_.section_at(early.space, state.ip, first) != kNoSection, is_late = timeline_.section_at(late.space, state.ip, last) != kNoSection;
-  if (is_early != is_late) return is_early ? early : late;
+  if (found && !differ) return likely;
   state.program_open = state.thread_open = true;
-  return is_one && was_open ? before : late;
+  return is_one && was_open && (fits_before || !found) ? before : likely;
 }
 
 // Whether a thread of the segment may call exec in its time.
 bool Walker::find_execs() const {
-  const Interval time = segment_.time;
+  const Interval time{std::max(segment_.time.first, segment_.written.first), segment_.time.last};
   const auto calls_exec = [&](int32_t tid) {
     const auto& changes = contexts_->thread_changes(tid);
     auto change = std::upper_bound(changes.begin(), changes.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
@@ -67,8 +84,8 @@ bool Walker::find_execs() const {
   auto at = std::upper_bound(switches.begin(), switches.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
   if (at != switches.begin()) --at;
   std::set<int32_t> seen;
-  for (; at != switches.end() && at->time <= time.last; ++at) {
-    if (seen.size() >= kMostThreads) return true;
+  for (uint32_t left = kMostSwitches; at != switches.end() && at->time <= time.last; ++at) {
+    if (seen.size() >= kMostThreads || left-- == 0) return true;
     if (at->to.tid > 0 && seen.insert(at->to.tid).second && calls_exec(at->to.tid)) return true;
   }
   return false;

@@ -82,5 +82,16 @@ TEST(TimeConversion, BackIsTheFirstTickNotBefore) {
   EXPECT_EQ(TimeConversion{}.to_ns(Tsc{42}).value, 42U);
 }
 
+// A clock whose zero is before the counter's, as on processors that ran before the kernel's clock began.
+TEST(TimeConversion, DurationsDoNotDependOnTheZero) {
+  TimeConversion conversion;
+  conversion.time_mult = 1U << 31;
+  conversion.time_shift = 32;
+  for (const int64_t zero : {int64_t{0}, int64_t{-32'694'350'959}, int64_t{7'000}}) {
+    conversion.time_zero = static_cast<uint64_t>(zero);
+    EXPECT_EQ(conversion.duration_ns(1'000'001), 500'000U);
+  }
+}
+
 }  // namespace
 }  // namespace ptd
