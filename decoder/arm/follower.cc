@@ -286,7 +286,8 @@ TimeNs Follower::time_after(uint64_t offset) const {
 }
 
 /// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
-/// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal does not return to its place either.
+/// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal, or that
+/// returns from one, does not return to its place either.
 void Follower::enter_user(uint64_t offset) {
   entry_ = false;
   if (undated_) return enter_undated();
@@ -317,13 +318,14 @@ void Follower::enter_undated() {
 }
 
 /// Returns the thread that the packets name, or that is known in place of a wrong one.
-std::optional<int32_t> Follower::named_thread() {
+std::optional<int32_t> Follower::named_thread() const {
   const bool by_vmid = options_.names == ContextNames::vmid;
   const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
   const bool named = options_.names != ContextNames::none && (by_vmid ? context_.has_vmid : context_.has_context_id);
-  no_ids_ = no_ids_ || (named && id == 0 && context_.level == 0);
   if (is_wrong_) return wrong_.front().tid;
-  return named && !no_ids_ ? std::optional(id) : std::nullopt;
+  const bool tells_level = config_.protocol == Protocol::etmv4 || config_.protocol == Protocol::ete;
+  const bool is_no_id = id == 0 && tells_level && context_.level == 0;  // user code is not of the idle task
+  return named && !is_no_id ? std::optional(id) : std::nullopt;
 }
 
 /// Takes the context of flow without times.

@@ -178,7 +178,7 @@ class Follower {
   void set_place(Ip ip, uint8_t isa);
   void update_context();
   void take_dated();
-  [[nodiscard]] std::optional<int32_t> named_thread();
+  [[nodiscard]] std::optional<int32_t> named_thread() const;
   void take_possible();
   void enter_undated();
   [[nodiscard]] PossibleContexts& possible() { return possible_[listed_]; }
@@ -243,7 +243,6 @@ class Follower {
   TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
   bool is_new_ = false;              ///< it has no space before that
   bool is_of_cpu_ = false;           ///< or when the cpu runs another thread
-  bool no_ids_ = false;              ///< user code has id 0, which is no thread: the kernel writes no ids
   bool undated_ = false;             ///< no timestamp dates the flow so far
   std::map<int32_t, PossibleContexts> possible_;  ///< then: by thread; -1: of the cpu
   int32_t listed_ = -1;                           ///< the thread of possible()
