@@ -64,12 +64,13 @@ int main(int argc, char **argv) {
   uint32_t header[6] = {0x4a695444, 1, 40, 62, 0, getpid()};
   if (write(file, header, sizeof header) < 0 || write(file, times, sizeof times) < 0) return 1;
   usleep(2000);
+  uint64_t early = strtoull(argv[2], 0, 10), mapped = now();
   mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
   static const unsigned char code[] = {0x31, 0xc0, 0xff, 0xc0, 0x83, 0xf8, 0x10, 0x75, 0xf9, 0xc3};
   unsigned char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   memcpy(page, code, sizeof code);
   uint32_t head[2] = {0, 16 + 40 + 3 + sizeof code}, task[2] = {getpid(), getpid()};
-  uint64_t time = now() - strtoull(argv[2], 0, 10), place[4] = {(uintptr_t)page, (uintptr_t)page, sizeof code, 1};
+  uint64_t time = early != 0 ? mapped - early : now(), place[4] = {(uintptr_t)page, (uintptr_t)page, sizeof code, 1};
   if (write(file, head, 8) < 0 || write(file, &time, 8) < 0 || write(file, task, 8) < 0 || write(file, place, 32) < 0) return 1;
   if (write(file, "fn", 3) < 0 || write(file, code, sizeof code) < 0) return 1;
   return ((int (*)(void))page)() != 16;
