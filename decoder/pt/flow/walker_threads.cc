@@ -12,6 +12,13 @@ constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared, and programs of a thread
 constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads may call exec
 
+using Changes = std::vector<ContextTrack::Switch>;
+
+/// Returns the first change after `time`.
+Changes::const_iterator first_after(const Changes& changes, TimeNs time) {
+  return std::upper_bound(changes.begin(), changes.end(), time, [](TimeNs t, const ContextTrack::Switch& change) { return t < change.time; });
+}
+
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
 }  // namespace
@@ -56,7 +63,7 @@ Context Walker::likely_program(FlowState& state, const Context& late, bool was_o
   };
   add(late, time.last);
   const auto& changes = contexts_->thread_changes(late.tid);
-  auto change = std::upper_bound(changes.begin(), changes.end(), time.last, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+  auto change = first_after(changes, time.last);
   for (uint32_t left = kMostThreads; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
     const TimeNs until{change->time.value - 1};
     add(program_at(late, until), until);
@@ -73,7 +80,7 @@ bool Walker::find_execs() const {
   const Interval time{std::max(segment_.time.first, segment_.written.first), segment_.time.last};
   const auto calls_exec = [&](int32_t tid) {
     const auto& changes = contexts_->thread_changes(tid);
-    auto change = std::upper_bound(changes.begin(), changes.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+    auto change = first_after(changes, time.first);
     for (; change != changes.end() && change->time <= time.last; ++change) {
       if (change != changes.begin() && std::prev(change)->to.space != change->to.space && std::prev(change)->to.pid == change->to.pid) return true;
     }
@@ -81,7 +88,7 @@ bool Walker::find_execs() const {
   };
   if (segment_.cpu < 0) return calls_exec(segment_.tid);
   const auto& switches = contexts_->switches(segment_.cpu);
-  auto at = std::upper_bound(switches.begin(), switches.end(), time.first, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
+  auto at = first_after(switches, time.first);
   if (at != switches.begin()) --at;
   std::set<int32_t> seen;
   for (uint32_t left = kMostSwitches; at != switches.end() && at->time <= time.last; ++at) {
