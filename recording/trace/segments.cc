@@ -391,7 +391,8 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
 
 // Arm trace starts after the AUX record of the trace before it. Where several buffers have the trace of one unit, their records may be in another order.
 Interval SegmentIndex::written_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const {
-  const Interval written{stream_->written_from(entry.offset_bytes, 0), stream_->written_by(end)};
+  const TimeNs from = is_arm_ ? stream_->written_from(entry.offset_bytes, 0) : stream_->written_from(entry.offset_bytes);
+  const Interval written{from, stream_->written_by(end)};
   return written.last < written.first ? Interval{} : widen(written, timing.slack_ns);
 }
 
