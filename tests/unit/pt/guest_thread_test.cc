@@ -7,8 +7,8 @@
 
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/decoder.h"
-#include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/timed_packets.h"
 
 namespace ptd::pt {
 namespace {
@@ -16,9 +16,9 @@ namespace {
 constexpr uint64_t kLoopOfUsers = 0x400000, kLoopOfKernel = 0xffffffff81000000;  // JMP RAX
 
 // Processes 100 and 200 of the host run a guest each; thread 1 of each guest has code.
-class GuestThread : public testing::Test {
+class GuestThread : public testing::Test, protected TimedPackets {
  protected:
-  GuestThread() : writer_(bytes_) {
+  GuestThread() {
     for (const uint32_t machine : {1U, 2U}) {
       spaces_[machine] = builder_.add_space(machine);
       add_code(spaces_[machine], kLoopOfUsers);
@@ -29,11 +29,7 @@ class GuestThread : public testing::Test {
     }
     run_guest(1, 10);
     options_.image_is_of_root = true;
-    options_.config.max_nonturbo_ratio = 10;
-    options_.config.mtc_period = 3;
-    options_.config.tsc_ctc_ratio_n = 2;
-    options_.config.tsc_ctc_ratio_d = 1;
-    options_.config.has_mtc = true;
+    set_clock(options_.config);
   }
   static int32_t host_of(uint32_t machine) { return static_cast<int32_t>(machine) * 100; }
   void add_code(SpaceId space, uint64_t ip) {
@@ -57,15 +53,6 @@ class GuestThread : public testing::Test {
     writer_.pip(0x5000, true);
     writer_.mode_exec(ExecMode::bits64);
     writer_.psbend();
-  }
-  void time(uint64_t tsc) {
-    writer_.tsc(tsc);
-    writer_.tma(0, 0);
-    writer_.cbr(10);
-    mtc_ = 0;
-  }
-  void mtcs(unsigned count) {  // each is 16 ns after the one before it, the first after the TSC
-    while (count-- != 0) writer_.mtc(++mtc_);
   }
   void run_user() {
     writer_.tip_pge(kLoopOfUsers);
@@ -109,13 +96,10 @@ class GuestThread : public testing::Test {
 
   void expect(const std::string& want) { expect(want, want); }
 
-  std::vector<std::byte> bytes_;
-  PacketWriter writer_;
   TimelineBuilder builder_;
   ContextTrack contexts_;
   DecoderOptions options_;
   SpaceId spaces_[3];
-  uint8_t mtc_ = 0;
 };
 
 TEST_F(GuestThread, SwitchesThatTheClockDoesNotTellApart) {

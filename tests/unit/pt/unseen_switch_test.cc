@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ptdecode/pt/decoder.h"
-#include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/timed_packets.h"
 
 namespace ptd::pt {
 namespace {
@@ -19,9 +19,9 @@ constexpr uint64_t kUserLoop = 0x400000;  // JMP RAX, of threads 1 and 2
 constexpr uint64_t kOtherLoop = 0x500000;  // likewise, of another program alone
 
 // The flow of each thread, as a string: its number for each block, with "b" if it runs another program and "?" if the block is suspect.
-class UnseenSwitch : public testing::Test {
+class UnseenSwitch : public testing::Test, protected TimedPackets {
  protected:
-  UnseenSwitch() : writer_(bytes_) {
+  UnseenSwitch() {
     TimelineBuilder builder;
     space_ = builder.add_space();
     other_ = builder.add_space();
@@ -42,11 +42,7 @@ class UnseenSwitch : public testing::Test {
       builder.add_section(std::move(section));
     }
     timeline_ = builder.build();
-    options_.config.max_nonturbo_ratio = 10;
-    options_.config.mtc_period = 3;
-    options_.config.tsc_ctc_ratio_n = 2;
-    options_.config.tsc_ctc_ratio_d = 1;
-    options_.config.has_mtc = true;
+    set_clock(options_.config);
     options_.switch_entry = Ip{kSwitchEntry};
     come(1, 10);
   }
@@ -63,15 +59,6 @@ class UnseenSwitch : public testing::Test {
     writer_.mode_exec(ExecMode::bits64);
     if (ip != 0) writer_.fup(ip);
     writer_.psbend();
-  }
-  void time(uint64_t tsc) {
-    writer_.tsc(tsc);
-    writer_.tma(0, 0);
-    writer_.cbr(10);
-    mtc_ = 0;
-  }
-  void mtcs(unsigned count) {  // each is 16 ns after the one before it, the first after the TSC
-    while (count-- != 0) writer_.mtc(++mtc_);
   }
   void tips(uint64_t ip, unsigned count) {
     while (count-- != 0) writer_.tip(ip);
@@ -104,14 +91,11 @@ class UnseenSwitch : public testing::Test {
     for (const bool exact : {false, true}) EXPECT_EQ(threads(exact), want) << exact;
   }
 
-  std::vector<std::byte> bytes_;
-  PacketWriter writer_;
   Timeline timeline_;
   ContextTrack contexts_;
   DecoderOptions options_;
   SpaceId space_, other_;
   bool per_cpu_ = true;
-  uint8_t mtc_ = 0;
 };
 
 TEST_F(UnseenSwitch, TheTraceOfATaskStartsBeforeTheRecordOfItsSwitch) {
