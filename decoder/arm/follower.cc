@@ -285,6 +285,16 @@ TimeNs Follower::time_after(uint64_t offset) const {
   return std::min(latest_, TimeNs{last.value + std::min(options_.slack_ns, kTimeMax.value - last.value)});
 }
 
+/// Whether the cpu switches before the next timestamp to another thread that has code at ip_, where several may wait.
+bool Follower::may_be_other(uint64_t offset) const {
+  const TimeNs last = time_after(offset);
+  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
+  return std::any_of(std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time), switches.end(), [&](const auto& to) {
+    const bool is_other = to.time <= last && to.to.tid > 0 && to.to.tid != software_.tid;
+    return is_other && !runs_->timeline().sections_at(contexts_->at_cpu(segment_.cpu, to.time).space, ip_).empty();
+  });
+}
+
 /// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
 /// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal, or that
 /// returns from one, does not return to its place either.
@@ -294,7 +304,7 @@ void Follower::enter_user(uint64_t offset) {
   if (times_ == nullptr || context_.level != 0) return;
   const bool is_same = exit_.tid >= 0 && exit_.tid == software_.tid;
   const bool goes_on = exit_.to.value - ip_.value <= 4 || (!exit_.by_call && segment_.tid >= 0);  // a system call may be repeated
-  if (is_same && goes_on) return;
+  if (is_same && goes_on && !(is_of_cpu_ && may_be_other(offset))) return;
   if (next_change_ == kTimeMax || next_change_ > time_after(offset)) return;
   const bool is_past = is_new_ || (is_same && exit_.by_call && !is_of_cpu_);
   unsure_ = !is_past;  // the change may come before or after this

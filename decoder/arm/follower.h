@@ -185,6 +185,7 @@ class Follower {
   [[nodiscard]] Context context_of(int32_t tid);
   [[nodiscard]] Context context_of_cpu();
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
+  [[nodiscard]] bool may_be_other(uint64_t offset) const;
   void enter_user(uint64_t offset);
   void mark_thread();
   bool enter_wrong(uint64_t offset);

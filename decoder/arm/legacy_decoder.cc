@@ -177,8 +177,12 @@ void LegacyDecoder::State::cancel(const LegacyPacket& packet) {
   });
 }
 
+/// The flow goes on at an address. ThumbEE and Jazelle code is not read.
 void LegacyDecoder::State::address(const LegacyPacket& packet) {
-  all.each([&](Follower& f) { f.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes); });
+  all.each([&](Follower& f) {
+    f.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
+    if (packet.mode == ExecMode::unknown) f.lose_place(GapReason::bad_insn, packet.offset_bytes);
+  });
 }
 
 /// Executes atoms, which contradict code that has just left for an unknown target.

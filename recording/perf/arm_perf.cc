@@ -73,6 +73,15 @@ struct UserIds {
   }
 };
 
+ContextTrack threads_only(const ContextTrack& contexts) {
+  ContextTrack threads;
+  for (const int32_t tid : contexts.threads()) {
+    for (const ContextTrack::Switch& change : contexts.thread_changes(tid)) threads.add_thread(tid, change.time, change.to);
+  }
+  threads.sort();
+  return threads;
+}
+
 }  // namespace
 
 arm::TraceConfig arm_config(const perfio::EtmCpu& cpu) {
@@ -100,6 +109,7 @@ std::vector<Finding> ArmPerf::findings() const {
 }
 
 void ArmPerf::on_record(const perfio::Record& record) {
+  events_.add(record);
   const perfio::SampleId& id = record.sample_id;
   const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
   if (tells_start && id.has_time) started_ = std::min(started_, TimeNs{id.time});
@@ -107,8 +117,9 @@ void ArmPerf::on_record(const perfio::Record& record) {
     if (id.cpu >= 0) starts_[{id.cpu, -1}].push_back(TimeNs{id.time});
     starts_[{-1, id.tid}].push_back(TimeNs{id.time});
   }
+  has_switches_ = has_switches_ || std::holds_alternative<perfio::SwitchRecord>(record.payload) || std::holds_alternative<perfio::SchedSwitchSample>(record.payload);
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
-    pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
+    pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}, id.id});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
     payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->size_bytes, payload->payload, payload->idx});
   } else if (const auto* hw_id = std::get_if<perfio::AuxOutputHwIdRecord>(&record.payload)) {
@@ -368,7 +379,16 @@ void ArmPerf::remove_padding() {
   }
 }
 
-/// Sets what names the threads of the flow. Without ids and times, AUX records do: the task that runs writes them.
+/// Whether the events that write trace are attached to tasks.
+bool ArmPerf::is_of_tasks() const {
+  return std::ranges::any_of(pieces_, [&](const Piece& piece) {
+    const RingIndex::Ring* event = events_.find(piece.event);
+    return event != nullptr && event->tid > 0;
+  });
+}
+
+/// Sets what names the threads of the flow. Without ids and times, AUX records do if the events are attached to tasks: then each task that leaves a cpu
+/// writes one. Those of a whole cpu, like its ITRACE_START, name only the task that happened to run; what the others do needs records of switches.
 void ArmPerf::find_threads(bool has_times, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
   UserIds ids;
@@ -379,6 +399,10 @@ void ArmPerf::find_threads(bool has_times, RecordingData& data) {
     data.warnings.emplace_back("the trace names no threads: user code has context id 0, as the kernel writes none without CONFIG_PID_IN_CONTEXTIDR; the records of each cpu name them");
   }
   if (follow.names != arm::ContextNames::none) return;
+  if (!is_of_tasks()) {
+    if (!has_switches_) data.contexts = threads_only(data.contexts);
+    return;
+  }
   for (const Piece& piece : pieces_) {
     if (!has_times && piece.has_time && piece.cpu >= 0 && piece.tid > 0) data.contexts.add_switch(piece.cpu, piece.time, {-1, piece.tid, kNoSpace});
   }

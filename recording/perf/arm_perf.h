@@ -11,6 +11,7 @@
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/records.h"
 #include "recording/data/recording_data.h"
+#include "recording/perf/ring_index.h"
 #include "recording/trace/aux_ranges.h"
 
 namespace ptd {
@@ -33,6 +34,7 @@ class ArmPerf {
     uint64_t offset_bytes = 0, size_bytes = 0, flags = 0;
     bool has_time = false;
     TimeNs time;
+    uint64_t event = 0;  ///< its id
   };
   struct Payload {  ///< an AUXTRACE record
     int32_t cpu = -1, tid = -1;
@@ -67,6 +69,7 @@ class ArmPerf {
   void lose_between(const Ring& ring, const Payload& payload, uint64_t from, uint64_t to);
   void add_sources(const perfio::EtmInfo& info);
   void find_threads(bool has_times, RecordingData& data);
+  [[nodiscard]] bool is_of_tasks() const;
   size_t slot_of(size_t base, int32_t tid);
   void add_payload(const Payload& payload, Ring& ring);
   void add_snapshot(const Payload& payload, Ring& ring);
@@ -76,6 +79,8 @@ class ArmPerf {
   void date_start(const std::vector<size_t>& members, int32_t cpu, int32_t tid, const Piece& piece);
   [[nodiscard]] std::vector<size_t> members_of(int32_t cpu, int32_t tid, Bytes frames);
 
+  RingIndex events_;
+  bool has_switches_ = false;  // records of context switches
   std::vector<Piece> pieces_;
   std::vector<Payload> payloads_;
   std::map<RingKey, std::vector<TimeNs>> starts_;  // ITRACE_START records; sorted by finish()

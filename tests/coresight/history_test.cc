@@ -345,6 +345,15 @@ TEST_F(ArmThreads, TheOnlyThreadOfACpuWithoutTimesAndIds) {
   EXPECT_EQ(suspects(flow), std::vector<bool>(1, false));
 }
 
+// Threads of one program wait at one place: after the switch the flow goes on where the other thread left it.
+TEST_F(ArmThreads, ASwitchToAThreadAtTheSamePlaceWithoutIds) {
+  add_switches();
+  start_at(kOther);
+  trace_.put({kE, 0x02, 0xe8, 0x07}).put({0x06, 0x05}).address(kOther).put({0x04}).address(kOther).put({kE}).put(kAt5000);
+  const Flow flow = run(arm::ContextNames::none, true, 1);
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{false, true}));
+}
+
 // The cpu's records tell the thread, at a time between two timestamps.
 TEST_F(ArmThreads, ASwitchBetweenTwoTimestampsWithoutIds) {
   add_switches();

@@ -126,6 +126,14 @@ TEST(LegacyChoices, PtmAnAddressThatOnlyTheNewCodeReaches) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
+// OpenCSD refuses it, too: OCSD_ERR_UNSUPPORTED_ISA.
+TEST(LegacyChoices, ThumbEeIsNotReadAsA32) {
+  const TwoCopies code({kNopInsn, kIfEqualOver, kNopInsn, kBxLr}, kOver);
+  constexpr uint8_t kAltIsa = 0x04, kThumb = 0x01;
+  const Raw packets = {0, 0, 0, 0, 0, 0x80, 0x08, kThumb, 0x80, 0x00, 0x00, kTraceOn | kAltIsa, kPtmE, kPtmE};
+  EXPECT_EQ(code.decode(arm::Protocol::ptm, packets), (LegacyOutput{{}, {GapReason::bad_insn}}));
+}
+
 TEST(LegacyChoices, PtmWhatNothingDecidesIsMarked) {
   const TwoCopies code({kNopInsn, kIfEqualOver, kNopInsn, kBxLr}, kOver);
   const LegacyOutput output = code.decode(arm::Protocol::ptm, ptm({kPtmE}));

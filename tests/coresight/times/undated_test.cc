@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/wire.h"
 #include "recording/perf/arm_perf.h"
 #include "recording/trace/segments.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 using Intervals = std::vector<Interval>;
 constexpr int32_t kCpu = 0;
+constexpr uint64_t kEventId = 5;
 constexpr uint8_t kEl0 = 0xb0, kEl1 = 0xb1;  // of a context with an id
 
 /// A recording with one AUX record for each thread, in raw format.
@@ -26,6 +28,7 @@ class UndatedPerf {
     aux.sample_id.pid = aux.sample_id.tid = tid;
     aux.sample_id.has_time = true;
     aux.sample_id.time = time;
+    aux.sample_id.id = kEventId;
     arm_.on_record(aux);
     perfio::AuxtraceRecord made;
     made.cpu = kCpu;
@@ -35,6 +38,14 @@ class UndatedPerf {
     payload.payload = made;
     arm_.on_record(payload);
     at_ += bytes.size();
+  }
+  /// The event whose records have this id is attached to a thread, or (-1) to the cpu.
+  void attach(int32_t tid) {
+    const std::vector<uint64_t> index{0, 1, kEventId, 0, kCpu, static_cast<uint64_t>(int64_t{tid})};  // ID_INDEX: one event
+    perfio::Record record;
+    record.type = perfio::kRecordIdIndex;
+    record.raw = std::as_bytes(std::span(index));
+    arm_.on_record(record);
   }
   void start(int32_t cpu, uint64_t time) {
     perfio::Record record;
@@ -112,6 +123,7 @@ TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
   };
   for (const Row& row : {Row{kEl0, 0, arm::ContextNames::none}, Row{kEl1, 0, arm::ContextNames::context_id}, Row{kEl0, 7, arm::ContextNames::context_id}}) {
     UndatedPerf made;
+    made.attach(7);
     made.trace(7, 1000, row.level, row.id);
     made.finish(0x41);
     const bool is_none = row.names == arm::ContextNames::none;
@@ -121,18 +133,24 @@ TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
   }
 }
 
-// Without ids and times, the task that writes the AUX record is known.
+// Without ids and times, each task that leaves a cpu writes an AUX record if the event is attached to tasks. That of a whole cpu names the task that ran
+// when the ring was read.
 TEST(UndatedPerf, AuxRecordsNameThreads) {
-  UndatedPerf made;
-  made.trace(7, 1000, kEl0, 0);
-  made.trace(8, 2000, kEl0, 0);
-  made.finish(0x1);
-  EXPECT_TRUE(made.data.warnings.empty());
-  const auto& switches = made.data.contexts.switches(kCpu);
-  ASSERT_EQ(switches.size(), 2U);
-  EXPECT_EQ(switches[0].time, TimeNs{1000});
-  EXPECT_EQ(switches[0].to.tid, 7);
-  EXPECT_EQ(switches[1].to.tid, 8);
+  for (const int32_t attached : {7, -1}) {
+    UndatedPerf made;
+    made.attach(attached);
+    made.data.contexts.add_switch(kCpu, TimeNs{1}, {.pid = 7, .tid = 7});  // of ITRACE_START
+    made.trace(7, 1000, kEl0, 0);
+    made.trace(8, 2000, kEl0, 0);
+    made.finish(0x1);
+    EXPECT_TRUE(made.data.warnings.empty());
+    const auto& switches = made.data.contexts.switches(kCpu);
+    ASSERT_EQ(switches.size(), attached > 0 ? 3U : 0U);
+    if (switches.empty()) continue;
+    EXPECT_EQ(switches[1].time, TimeNs{1000});
+    EXPECT_EQ(switches[1].to.tid, 7);
+    EXPECT_EQ(switches[2].to.tid, 8);
+  }
 }
 
 }  // namespace
