@@ -71,7 +71,7 @@ bool PossibleContexts::choose(const Timeline& timeline, Ip ip, bool leaves) {
   }
   if (mapped.empty()) return true;  // no code, or that of the kernel
   now_ = mapped.size() > 1 && leaves && mapped.front() == now_ ? mapped[1] : mapped.front();
-  const bool is_sure = mapped.size() == 1 && !is_cut_;
+  const bool is_sure = mapped.size() == 1 && !is_cut_ && std::ranges::find(list_, kNoSpace, &Context::space) == list_.end();
   if (is_sure && is_ordered_) {
     list_.erase(list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(now_));
     now_ = 0;

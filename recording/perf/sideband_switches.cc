@@ -200,6 +200,9 @@ void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm
   if (writer.has_time && writer.tid > 0 && writer.tid != comm.tid) note_given_name(comm.tid, time);
   if (comm.exec && comm.pid > 0) {
     programs_.forget(comm.pid);
+    // Its first record: it ran another program before, which no record names. A trace that begins with exec has none.
+    if (time != kTimeMin && !started_.contains(comm.pid) && data_.contexts.thread_changes(comm.pid).empty())
+      data_.contexts.add_thread(comm.pid, kTimeMin, {comm.pid, comm.pid, kNoSpace});
     start_program(comm.pid, time, image_.builder.add_space(machine_of_thread(comm.pid)));
     if (const int32_t caller = caller_of_exec(record, comm.pid); caller > 0) data_.contexts.add_thread(caller, time, context_of(comm.pid, comm.pid));
     if (per_cpu_) task_switches_.on_exec(record);

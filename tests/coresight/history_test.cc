@@ -299,6 +299,19 @@ TEST_F(ArmThreads, WithoutTimesBetweenAuxRecords) {
   EXPECT_EQ(run_undated({}).flags, both.flags);
 }
 
+// The first record of the thread is of exec: no record names the program before it.
+TEST_F(ArmThreads, BeforeTheFirstExec) {
+  contexts_ = {};
+  contexts_.add_thread(7, kTimeMin, {.pid = 7, .tid = 7});
+  contexts_.add_thread(7, TimeNs{4000}, {.pid = 7, .tid = 7, .space = after_});
+  contexts_.sort();
+  start_at(kOther);
+  trace_.put({kE});
+  const Flow undated = run_undated({TimeNs{1}, TimeNs{5000}}), after = run_undated({TimeNs{4000}, TimeNs{5000}});
+  EXPECT_EQ(suspects(undated), std::vector<bool>{true});
+  EXPECT_EQ(suspects(after), std::vector<bool>{false});
+}
+
 // exec returns to another place than other system calls, but so does a signal.
 TEST_F(ArmThreads, WithoutTimesAfterExec) {
   trace_.address(kOther).put({kE});

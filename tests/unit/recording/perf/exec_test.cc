@@ -82,6 +82,21 @@ TEST_F(Fold, AThreadThatCallsExecRunsTheNewProgram) {
   }
 }
 
+// No record names the program of before; a trace that begins with exec has none.
+TEST_F(Fold, AThreadWhoseFirstRecordIsOfExecRanBefore) {
+  for (const bool starts : {false, true}) {
+    start();
+    if (starts) feed(perfio::ItraceStartRecord{10, 10}, 900, 10, 10);
+    comm(10, 10, "two", true, 1000);
+    map(10, 0x400000, "/bin/two", 1001);
+    finish();
+    const Context before = data_->contexts.at_thread(10, TimeNs{500});
+    EXPECT_EQ(before.tid, 10);
+    EXPECT_EQ(before.space == kNoSpace, !starts);
+    EXPECT_NE(data_->contexts.at_thread(10, TimeNs{1000}).space, kNoSpace);
+  }
+}
+
 // The ring of a thread that calls exec: its records name the process from then on, the ring's trace is of one stream.
 TEST_F(Fold, TheRingOfAThreadThatCallsExecIsOne) {
   fold_->set_per_cpu(false);
