@@ -47,7 +47,7 @@ class Collector {
     event.tid = sample.id.tid;
     event.cpu = sample.id.cpu;
     event.name = name_index(record.attr_index, attr);
-    event.ip = Ip{sample.ip};
+    if (!perfio::is_guest(record.misc)) event.ip = Ip{sample.ip};  // a guest's address is none of the host's
     event.period = sample.period;
     if (!sample.raw.empty()) take_payload(attr, sample.raw, event);
     const uint64_t bytes = bytes_of(event);

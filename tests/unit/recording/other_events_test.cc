@@ -2,7 +2,9 @@
 #include "recording/data/other_events.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 
@@ -55,6 +57,29 @@ class Overlaid {
  private:
   fs::path folder_;
 };
+
+// perf names no symbol of the host there, either.
+TEST(OtherEvents, TheAddressOfAGuestsSampleIsNotTheHosts) {
+  constexpr uint32_t kIp = 1;  // PERF_SAMPLE_IP
+  const std::string path = (fs::temp_directory_path() / ("ptd-guest-sample-" + std::to_string(getpid()))).string();
+  perfio::WriterOptions options;
+  perfio::EventAttr attr;
+  attr.sample_type = kIp;
+  options.attrs = {attr};
+  auto writer = perfio::PerfWriter::create(path, options);
+  ASSERT_TRUE(writer.ok());
+  for (const uint64_t mode : {1, 2, 4, 5}) {  // PERF_RECORD_MISC_KERNEL, _USER, _GUEST_KERNEL, _GUEST_USER
+    std::array<uint64_t, 2> record{9 | (mode << 32) | (uint64_t{sizeof record} << 48), 0x401000};
+    ASSERT_TRUE((*writer)->add_raw(std::as_bytes(std::span(record))).ok());
+  }
+  ASSERT_TRUE((*writer)->finish().ok());
+  const auto read = read_other_events(path, {}, 10);
+  fs::remove(path);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  std::vector<uint64_t> ips;
+  for (const OtherEvent& event : read->events) ips.push_back(event.ip.value);
+  EXPECT_EQ(ips, (std::vector<uint64_t>{0x401000, 0x401000, 0, 0}));
+}
 
 TEST(OtherEvents, FieldsThatLieOverEachOtherTakeNoMoreThanTheBudget) {
   const Overlaid recording(1000, 100);
