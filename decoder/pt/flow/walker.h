@@ -214,8 +214,10 @@ class Walker {
   void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);
   /// How far user code fits the packets ahead.
   struct Fit {
-    bool contradicted = false, proven = false;
-    uint64_t position = 0;
+    bool fits = false;          ///< up to where it is left, or as far as was asked
+    bool ends = false;          ///< the flow is lost before
+    bool contradicted = false;  ///< and the packets contradict the code
+    uint64_t position = 0;      ///< up to which it was followed
   };
   [[nodiscard]] Fit fit_ahead(const Flow& flow, const Context& context, uint64_t next, From from, uint64_t enough);
   [[nodiscard]] std::vector<Context> possible_programs(const FlowState& state, Switches passed, Interval time) const;

@@ -13,7 +13,7 @@ constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared, and programs of a thread
 constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads may call exec
 constexpr size_t kMostPrograms = 5;              // compared with the packets ahead
-constexpr uint64_t kMostFitted = 4096;           // branches, targets and events for which the likeliest program is compared
+constexpr uint64_t kMostFitted = 256;           // branches, targets and events for which the likeliest program is compared
 constexpr uint64_t kProof = 64;                  // likewise past those that contradict it, for another one
 
 using Changes = std::vector<ContextTrack::Switch>;
@@ -260,6 +260,8 @@ class Walker::Ahead {
     walker_.fetch_work_limit_ = fetch_work_limit_;
   }
   [[nodiscard]] uint64_t walked() const { return walked_; }
+  /// Counts the instructions as walked: for flows in parallel and for searching backwards, which may come here often.
+  void charge() { walked_ = walker_.walked_; }
   /// Makes a flow that goes on at item `next` as `flow` will.
   static void begin(Flow& ahead, const Flow& flow, uint64_t next) {
     ahead.state = flow.state;
@@ -284,7 +286,7 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
   const Ahead scope(*this);
   switches_met_ = 0;
   Flow ahead;
-  scope.begin(ahead, flow, next);
+  Ahead::begin(ahead, flow, next);
   ahead.state.switches = ahead.state.most_switches = passed.least;
   if (ahead.state.mode == ExecMode::unknown) ahead.state.mode = options_.config.initial_mode;
   Batch blocks;
@@ -315,10 +317,10 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
 
 // Returns how far the packets from item `next` on fit user code of `context`: up to where it is left, or to position `enough`.
 Walker::Fit Walker::fit_ahead(const Flow& flow, const Context& context, uint64_t next, From from, uint64_t enough) {
-  const Ahead scope(*this);
+  Ahead scope(*this);
   silent_limit_ = std::min(silent_limit_, SilentLoop::kLeast);
   Flow ahead;
-  scope.begin(ahead, flow, next);
+  Ahead::begin(ahead, flow, next);
   FlowState& state = ahead.state;
   state.context = context;
   const ExecMode mode = from == From::start ? items_.at(next - 1).mode : ExecMode::unknown;
@@ -333,23 +335,28 @@ Walker::Fit Walker::fit_ahead(const Flow& flow, const Context& context, uint64_t
   };
   Fit fit;
   WalkStop stop = WalkStop::position;
-  while (stop == WalkStop::position && !fit.proven) {
-    fit.proven = state.position >= enough || is_left();
-    if (!fit.proven) stop = run(ahead, state.position + 1);
+  while (stop == WalkStop::position && !fit.fits) {
+    fit.fits = state.position >= enough || is_left();
+    blocks.clear();
+    if (!fit.fits) stop = run(ahead, state.position + 1);
   }
-  fit.proven = fit.proven || stop == WalkStop::done;
+  fit.fits = fit.fits || stop == WalkStop::done;
   fit.position = state.position;
-  fit.contradicted = stop == WalkStop::lost && loss_.reason != GapReason::limit && loss_.reason != GapReason::bad_packet;
+  fit.contradicted = stop == WalkStop::lost && (loss_.reason == GapReason::image_mismatch || loss_.reason == GapReason::bad_insn);
+  fit.ends = fit.contradicted || (stop == WalkStop::lost && (loss_.reason == GapReason::no_image || loss_.reason == GapReason::unknown_return));
   fit_work_ += walked_ - scope.walked();
+  if (counting_) scope.charge();
   return fit;
 }
 
 // Returns the programs that have code at the flow's ip, each with one of its threads; the one that the flow has first, then the likeliest.
 std::vector<Context> Walker::possible_programs(const FlowState& state, Switches passed, Interval time) const {
   std::vector<Context> all{state.context};
+  uint32_t left = 2 * kMostThreads;
   const auto add = [&](const Context& program, TimeNs when) {
     const bool is_known = std::ranges::any_of(all, [&](const Context& other) { return other.space == program.space; });
-    if (is_known || all.size() == kMostPrograms || program.space == kNoSpace) return;
+    if (left == 0 || all.size() == kMostPrograms || is_known || program.space == kNoSpace) return;
+    --left;
     if (timeline_.section_at(program.space, state.ip, when) != kNoSection) all.push_back(program);
   };
   const Interval written{std::max(time.first, segment_.written.first), time.last};
@@ -359,12 +366,13 @@ std::vector<Context> Walker::possible_programs(const FlowState& state, Switches 
     return all;
   }
   const uint32_t count = std::min(passed.most - passed.least, kMostThreads);
-  for (uint32_t i = 0; i <= count; ++i) add_thread(follower_.after_switch(passed.resumes ? passed.least + i : passed.most - i, time.last));
+  for (uint32_t i = 0; i <= count && left != 0 && all.size() != kMostPrograms; ++i) add_thread(follower_.after_switch(passed.resumes ? passed.least + i : passed.most - i, time.last));
   return all;
 }
 
-// If the flow may be of several programs, and the packets ahead contradict the one that was chosen, takes the first of the others that fits them well
-// past that. Other programs may fit as well, so the flow stays suspect.
+// If the flow may be of several programs, and the packets ahead contradict the one that was chosen, takes the first of the others that fits them up to
+// where user code is left, or well past that. So it does if the code of the chosen one is missing, or calls were lost, but then another one must fit well
+// past that. More than one may fit, so the flow stays suspect.
 void Walker::fit_program(Flow& flow, Switches passed, Interval time, uint64_t next, From from) {
   FlowState& state = flow.state;
   if (!state.thread_open || looks_ahead_ || !state.enabled || is_kernel_half(state.ip) || !options_.config.has_flow) return;
@@ -375,10 +383,10 @@ void Walker::fit_program(Flow& flow, Switches passed, Interval time, uint64_t ne
   const uint64_t work = fit_work_;
   const Fit first = fit_ahead(flow, programs[0], next, from, state.position + kMostFitted);
   fit_work_ = work;  // the flow walks there
-  if (!first.contradicted) return;
+  if (!first.ends) return;
   for (size_t i = 1; i < programs.size() && fit_work_ < most_work; ++i) {
     const Fit other = fit_ahead(flow, programs[i], next, from, first.position + kProof);
-    if (!other.proven) continue;
+    if (!other.fits || (!first.contradicted && other.position < first.position + kProof)) continue;
     set_context(flow, programs[i]);
     state.program_open = has_execs_;
     return;
