@@ -41,6 +41,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   }
   segment_ = segment;
   has_execs_ = find_execs();
+  fit_work_ = 0;
 
   items_.begin(segment, options_.config, options_.slack_ns);
   silent_limit_ = options_.max_silent_instructions;

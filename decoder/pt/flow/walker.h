@@ -198,17 +198,30 @@ class Walker {
   void update_context(Flow& flow, TimeNs first, TimeNs last);
   [[nodiscard]] Context program_at(const Context& context, TimeNs time) const;
   [[nodiscard]] Context likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const;
+  template <typename Add>
+  void each_program(const Context& late, Interval time, const Add& add) const;
   [[nodiscard]] bool find_execs() const;
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
   uint32_t likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const;
   void set_switches(Flow& flow, Switches passed, Interval time);
   enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
-  void find_thread(Flow& flow, Interval time, uint64_t next, From from);
+  void find_thread(Flow& flow, Interval time, uint64_t next, From from, uint32_t most_switches = ~uint32_t{0});
   void enter_user(Flow& flow, const Item& item, TimeNs first);
   [[nodiscard]] uint32_t left_ahead(uint64_t next, uint32_t most);
   template <typename Enough>
   [[nodiscard]] TimeNs user_until(uint64_t next, const Enough& enough);
+  class Ahead;
   void look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed);
+  /// How far user code fits the packets ahead.
+  struct Fit {
+    bool fits = false;          ///< up to where it is left, or as far as was asked
+    bool ends = false;          ///< the flow is lost before
+    bool contradicted = false;  ///< and the packets contradict the code
+    uint64_t position = 0;      ///< up to which it was followed
+  };
+  [[nodiscard]] Fit fit_ahead(const Flow& flow, const Context& context, uint64_t next, From from, uint64_t enough);
+  [[nodiscard]] std::vector<Context> possible_programs(const FlowState& state, Switches passed, Interval time) const;
+  void fit_program(Flow& flow, Switches passed, Interval time, uint64_t next, From from);
   void check_switches(Flow& flow, const Item& item);
   void pass_switch(Flow& flow);
   void pass_dated_switches(Flow& flow);
@@ -322,10 +335,11 @@ class Walker {
   AuxSegment segment_;
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
-  bool looks_ahead_ = false;    ///< in look_ahead()
+  bool looks_ahead_ = false;    ///< see Ahead
   bool has_execs_ = false;      ///< see find_execs()
   bool resumes_ = false;        ///< the flow goes on where tracing was last disabled
   uint32_t switches_met_ = 0;  ///< executions of the switch function in look_ahead()
+  uint64_t fit_work_ = 0;      ///< instructions walked for programs that did not become the flow's guess first, in this segment
   BlockTable table_;
   GrowingCache<StraightCode> cache_;
   StraightCode own_code_;  ///< what read_single() read for one flow alone

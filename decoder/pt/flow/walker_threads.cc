@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "decoder/pt/flow/segment_work.h"
 #include "decoder/pt/flow/walker.h"
 
 namespace ptd::pt {
@@ -11,6 +12,9 @@ namespace {
 constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of the switch function, or for its record's time
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared, and programs of a thread
 constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads may call exec
+constexpr size_t kMostPrograms = 5;              // compared with the packets ahead
+constexpr uint64_t kMostFitted = 256;           // branches, targets and events for which the likeliest program is compared
+constexpr uint64_t kProof = 64;                  // likewise past those that contradict it, for another one
 
 using Changes = std::vector<ContextTrack::Switch>;
 
@@ -47,6 +51,18 @@ Context Walker::program_at(const Context& context, TimeNs time) const {
   return context.tid > 0 && found.pid == context.pid && found.space != kNoSpace ? found : context;
 }
 
+// Calls `add` with each program of a thread within `time`, and its last moment there; the last one, `late`, first.
+template <typename Add>
+void Walker::each_program(const Context& late, Interval time, const Add& add) const {
+  add(late, time.last);
+  const auto& changes = contexts_->thread_changes(late.tid);
+  auto change = first_after(changes, time.last);
+  for (uint32_t left = kMostThreads; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
+    const TimeNs until{change->time.value - 1};
+    add(program_at(late, until), until);
+  }
+}
+
 // Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a flow that does is of
 // the program of before. Else it is of one that has code at its ip.
 Context Walker::likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const {
@@ -61,13 +77,7 @@ Context Walker::likely_program(FlowState& state, const Context& late, bool was_o
     differ = differ || (found && program.space != likely.space);
     found = true;
   };
-  add(late, time.last);
-  const auto& changes = contexts_->thread_changes(late.tid);
-  auto change = first_after(changes, time.last);
-  for (uint32_t left = kMostThreads; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
-    const TimeNs until{change->time.value - 1};
-    add(program_at(late, until), until);
-  }
+  each_program(late, time, add);
   is_one = is_one && before.tid == late.tid;
   if (is_one && !was_open && (resumes_ || before.space == late.space)) return before;
   if (found && !differ) return likely;
@@ -174,13 +184,18 @@ void Walker::set_switches(Flow& flow, Switches passed, Interval time) {
   set_thread(flow, follower_.after_switch(likely, time.last), time.first, time.last);
 }
 
-// Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted. Its next
-// item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is suspect until they do.
-void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
+// Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted: at most
+// `most_switches` unless the clock shows more. Its next item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is
+// suspect until they do.
+void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from, uint32_t most_switches) {
   FlowState& state = flow.state;
   if (in_guest(state)) return find_guest_thread(flow, time, next, false);
-  if (is_only_by_time(state, state.ip)) return update_context(flow, time.first, time.last);
-  Switches passed = switches_at(state.switches, state.ip, time, from == From::start);
+  Switches passed;
+  if (is_only_by_time(state, state.ip)) {
+    update_context(flow, time.first, time.last);
+    return fit_program(flow, passed, time, next, from);
+  }
+  passed = switches_at(state.switches, state.ip, time, from == From::start);
   passed.resumes = from == From::loss;
   bool differ = false;
   if (passed.least != passed.most) likely_switches(state, passed, time, differ);
@@ -191,7 +206,9 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from) {
       passed.least = std::clamp(left_ahead(next, passed.most), passed.least, passed.most);
     }
   }
+  passed.most = std::min(passed.most, std::max(passed.least, most_switches));
   set_switches(flow, passed, time);
+  fit_program(flow, passed, time, next, from);
 }
 
 // Same where the flow goes from the kernel to user code, having counted the switches if the switch function is known.
@@ -199,11 +216,12 @@ void Walker::enter_user(Flow& flow, const Item& item, TimeNs first) {
   FlowState& state = flow.state;
   if (in_guest(state)) return find_guest_thread(flow, {first, item.hi}, state.next, true);
   const bool counts = options_.switch_entry.value != 0;
-  if (counts && state.most_switches == state.switches) return update_context(flow, item.before, item.hi);
+  if (counts && state.most_switches == state.switches) {
+    update_context(flow, item.before, item.hi);
+    return fit_program(flow, {state.switches, state.switches}, time_of(item), state.next, From::before);
+  }
   const uint32_t most = counts ? state.most_switches : ~uint32_t{0};
-  find_thread(flow, {first, item.hi}, state.next, counts ? From::loss : From::before);
-  if (state.most_switches <= most) return;
-  set_switches(flow, {state.switches, std::max(state.switches, most), counts}, {first, item.hi});
+  find_thread(flow, {first, item.hi}, state.next, counts ? From::loss : From::before, most);
 }
 
 // Returns the number of switches begun before user code, which begins at item `next`, is left; more than `most` are not counted.
@@ -211,24 +229,65 @@ uint32_t Walker::left_ahead(uint64_t next, uint32_t most) {
   return follower_.left_at(user_until(next, [&](TimeNs now) { return follower_.left_at(now) >= most; }));
 }
 
+// While it lives, the walker follows flows ahead; then its state is that of before.
+class Walker::Ahead {
+ public:
+  explicit Ahead(Walker& walker)
+      : walker_(walker),
+        walked_(walker.walked_),
+        fetch_work_(walker.fetch_work_),
+        silent_limit_(walker.silent_limit_),
+        fetch_work_limit_(std::exchange(walker.fetch_work_limit_, kNoWorkLimit)),
+        missing_(walker.missing_.size()),
+        loss_(walker.loss_),
+        surveying_(std::exchange(walker.surveying_, false)),
+        resumes_(walker.resumes_) {
+    candidates_.swap(walker.candidates_);
+    walker.looks_ahead_ = true;
+  }
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+  ~Ahead() {
+    walker_.looks_ahead_ = false;
+    walker_.candidates_.swap(candidates_);
+    walker_.surveying_ = surveying_;
+    walker_.resumes_ = resumes_;
+    walker_.loss_ = loss_;
+    walker_.missing_.resize(missing_);
+    walker_.walked_ = walked_;
+    walker_.fetch_work_ = fetch_work_;
+    walker_.silent_limit_ = silent_limit_;
+    walker_.fetch_work_limit_ = fetch_work_limit_;
+  }
+  [[nodiscard]] uint64_t walked() const { return walked_; }
+  /// Counts the instructions as walked: for flows in parallel and for searching backwards, which may come here often.
+  void charge() { walked_ = walker_.walked_; }
+  /// Makes a flow that goes on at item `next` as `flow` will.
+  static void begin(Flow& ahead, const Flow& flow, uint64_t next) {
+    ahead.state = flow.state;
+    ahead.pins = flow.pins;
+    ahead.state.next = next;
+    ahead.state.thread_open = false;
+  }
+
+ private:
+  Walker& walker_;
+  const FetchStepLimit modest_{kModestFetch};
+  uint64_t walked_, fetch_work_, silent_limit_, fetch_work_limit_;
+  size_t missing_;
+  Loss loss_;
+  bool surveying_, resumes_;
+  std::vector<Candidate> candidates_;
+};
+
 // Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function for each of
 // the others. If it comes to code that follows the switch function first, it is inside a switch.
 void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed) {
-  const FetchStepLimit modest(kModestFetch);
-  const uint64_t walked = walked_, fetch_work = fetch_work_, limit = silent_limit_, fetch_limit = std::exchange(fetch_work_limit_, kNoWorkLimit);
-  const size_t missing = missing_.size();
-  const Loss loss = loss_;
-  const bool surveying = std::exchange(surveying_, false);
-  std::vector<Candidate> candidates;
-  candidates.swap(candidates_);
-  looks_ahead_ = true;
+  const Ahead scope(*this);
   switches_met_ = 0;
   Flow ahead;
-  ahead.state = flow.state;
-  ahead.pins = flow.pins;
-  ahead.state.next = next;
+  Ahead::begin(ahead, flow, next);
   ahead.state.switches = ahead.state.most_switches = passed.least;
-  ahead.state.thread_open = false;
   if (ahead.state.mode == ExecMode::unknown) ahead.state.mode = options_.config.initial_mode;
   Batch blocks;
   ahead.write_to(blocks, 1);  // stop after each block
@@ -254,15 +313,84 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
     blocks.clear();
     goes_on = run(ahead, ~uint64_t{0}) == WalkStop::full;
   }
-  looks_ahead_ = false;
-  candidates_.swap(candidates);
-  surveying_ = surveying;
-  loss_ = loss;
-  missing_.resize(missing);
-  walked_ = walked;
-  fetch_work_ = fetch_work;
-  silent_limit_ = limit;
-  fetch_work_limit_ = fetch_limit;
+}
+
+// Returns how far the packets from item `next` on fit user code of `context`: up to where it is left, or to position `enough`.
+Walker::Fit Walker::fit_ahead(const Flow& flow, const Context& context, uint64_t next, From from, uint64_t enough) {
+  Ahead scope(*this);
+  silent_limit_ = std::min(silent_limit_, SilentLoop::kLeast);
+  Flow ahead;
+  Ahead::begin(ahead, flow, next);
+  FlowState& state = ahead.state;
+  state.context = context;
+  const ExecMode mode = from == From::start ? items_.at(next - 1).mode : ExecMode::unknown;
+  if (mode != ExecMode::unknown) state.mode = mode;
+  if (state.mode == ExecMode::unknown) state.mode = options_.config.initial_mode;
+  state.end_silence();
+  Batch blocks;
+  ahead.write_to(blocks, Flow::kNoLimit);
+  state.tnt_count == 0 ? settle(ahead) : refresh_now(state);
+  const auto is_left = [&] {
+    return is_kernel_half(state.ip) || !blocks.gaps.empty() || std::ranges::any_of(blocks.events, [](const Event& event) { return is_end(event.kind); });
+  };
+  Fit fit;
+  WalkStop stop = WalkStop::position;
+  while (stop == WalkStop::position && !fit.fits) {
+    fit.fits = state.position >= enough || is_left();
+    blocks.clear();
+    if (!fit.fits) stop = run(ahead, state.position + 1);
+  }
+  fit.fits = fit.fits || stop == WalkStop::done;
+  fit.position = state.position;
+  fit.contradicted = stop == WalkStop::lost && (loss_.reason == GapReason::image_mismatch || loss_.reason == GapReason::bad_insn);
+  fit.ends = fit.contradicted || (stop == WalkStop::lost && (loss_.reason == GapReason::no_image || loss_.reason == GapReason::unknown_return));
+  fit_work_ += walked_ - scope.walked();
+  if (counting_) scope.charge();
+  return fit;
+}
+
+// Returns the programs that have code at the flow's ip, each with one of its threads; the one that the flow has first, then the likeliest.
+std::vector<Context> Walker::possible_programs(const FlowState& state, Switches passed, Interval time) const {
+  std::vector<Context> all{state.context};
+  uint32_t left = 2 * kMostThreads;
+  const auto add = [&](const Context& program, TimeNs when) {
+    const bool is_known = std::ranges::any_of(all, [&](const Context& other) { return other.space == program.space; });
+    if (left == 0 || all.size() == kMostPrograms || is_known || program.space == kNoSpace) return;
+    --left;
+    if (timeline_.section_at(program.space, state.ip, when) != kNoSection) all.push_back(program);
+  };
+  const Interval written{std::max(time.first, segment_.written.first), time.last};
+  const auto add_thread = [&](const Context& late) { has_execs_ ? each_program(late, written, add) : add(late, time.last); };
+  if (segment_.cpu < 0) {
+    add_thread(contexts_->at_thread(segment_.tid, time.last));
+    return all;
+  }
+  const uint32_t count = std::min(passed.most - passed.least, kMostThreads);
+  for (uint32_t i = 0; i <= count && left != 0 && all.size() != kMostPrograms; ++i) add_thread(follower_.after_switch(passed.resumes ? passed.least + i : passed.most - i, time.last));
+  return all;
+}
+
+// If the flow may be of several programs, and the packets ahead contradict the one that was chosen, takes the first of the others that fits them up to
+// where user code is left, or well past that. So it does if the code of the chosen one is missing, or calls were lost, but then another one must fit well
+// past that. More than one may fit, so the flow stays suspect.
+void Walker::fit_program(Flow& flow, Switches passed, Interval time, uint64_t next, From from) {
+  FlowState& state = flow.state;
+  if (!state.thread_open || looks_ahead_ || !state.enabled || is_kernel_half(state.ip) || !options_.config.has_flow) return;
+  const uint64_t most_work = max_segment_work(segment_.bytes.size() - segment_.tail_bytes);
+  if (fit_work_ >= most_work) return;
+  const std::vector<Context> programs = possible_programs(state, passed, time);
+  if (programs.size() == 1) return;
+  const uint64_t work = fit_work_;
+  const Fit first = fit_ahead(flow, programs[0], next, from, state.position + kMostFitted);
+  fit_work_ = work;  // the flow walks there
+  if (!first.ends) return;
+  for (size_t i = 1; i < programs.size() && fit_work_ < most_work; ++i) {
+    const Fit other = fit_ahead(flow, programs[i], next, from, first.position + kProof);
+    if (!other.fits || (!first.contradicted && other.position < first.position + kProof)) continue;
+    set_context(flow, programs[i]);
+    state.program_open = has_execs_;
+    return;
+  }
 }
 
 // Called before a mark if not all switches are counted: updates the thread once time has passed its record.
