@@ -187,9 +187,14 @@ class CallFlow {
     next_cut_ = window.first;
   }
   /// Sets FlowStep::part of the steps that the flow makes from here on.
-  void set_part(FlowPart part) { part_ = part; }
-  /// Returns how many instructions the flow has executed so far.
-  [[nodiscard]] uint64_t position() const { return dates_.position(); }
+  void set_part(FlowPart part) {
+    part_ = part;
+    dates_.mark();
+  }
+  /// Returns where the flow was at each call of set_part(), of those before a step that was given, and all after finish().
+  [[nodiscard]] std::span<const FlowPosition> part_starts() const { return dates_.marks(); }
+  /// Returns what the flow has executed in all. Call after finish().
+  [[nodiscard]] FlowPosition end() const { return dates_.anchored(); }
   /// Returns false until the first packet with a time.
   [[nodiscard]] bool timed() const { return timed_; }
 

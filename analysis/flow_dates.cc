@@ -122,6 +122,11 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
     ++date;
   }
   cycles_left_ += cycles - cycles_before;
+  for (; known_marks_ != marks_.size(); ++known_marks_) {
+    FlowPosition& mark = marks_[known_marks_];
+    mark.cycles = total_cycles_ + cycles_until(mark.instructions - anchor_position_);
+  }
+  total_cycles_ += cycles;
   point_count_ = 0;
   resumes_ = 0;
   silent_ = false;

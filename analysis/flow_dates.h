@@ -26,6 +26,11 @@ struct FlowClock {
   int32_t tid = -1;                  ///< of a stream of one thread
 };
 
+/// How much a flow has executed.
+struct FlowPosition {
+  uint64_t instructions = 0, cycles = 0;
+};
+
 /// Points (calls, stops, starts) are added in order of the flow, and wait until a packet gives a time that is not before them. A stretch
 /// is the flow between two such times. Its time is divided as follows.
 ///
@@ -63,6 +68,12 @@ class FlowDates {
     if (point_count_ == points_.size()) [[unlikely]] grow();
     points_[point_count_++] = {position_, resumes};
   }
+  /// Adds a mark. The next anchor tells the cycles before it.
+  void mark() { marks_.push_back({position_, 0}); }
+  /// Returns where the marks are, in order, of those whose cycles are known.
+  [[nodiscard]] std::span<const FlowPosition> marks() const { return std::span(marks_).first(known_marks_); }
+  /// Returns what was executed before the last anchor.
+  [[nodiscard]] FlowPosition anchored() const { return {anchor_position_, total_cycles_}; }
   /// Flow is missing here: until the next packet with a time, dates are estimates. `loses_packets`: timing packets may be missing too, and times are only
   /// lower bounds until set_clock_known() or the next segment.
   void set_beside_loss(bool loses_packets = false) {
@@ -77,7 +88,7 @@ class FlowDates {
   void set_flowing(bool on) { flowing_ = on; }
   /// A packet gives a time, and perhaps a count of cycles: dates all points. The span is valid until the next call.
   std::span<const Date> anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {}) {
-    if (!timed_ || !flowing_ || point_count_ != 0) return date_points(time, counted_cycles);
+    if (!timed_ || !flowing_ || point_count_ != 0 || known_marks_ != marks_.size()) return date_points(time, counted_cycles);
     run_until(time, counted_cycles);
     return {};
   }
@@ -129,7 +140,9 @@ class FlowDates {
     const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
     if (passed == 0 && !counted_cycles) return;
     learn(passed, instructions);
-    cycles_left_ += cycles_.take(instructions, false, counted_cycles);
+    const uint64_t cycles = cycles_.take(instructions, false, counted_cycles);
+    cycles_left_ += cycles;
+    total_cycles_ += cycles;
     if (counted_cycles) last_count_ = counted_cycles;
     silent_ = false;
     beside_loss_ = clock_lost_;
@@ -153,6 +166,9 @@ class FlowDates {
   CycleShare cycles_;
   std::optional<uint64_t> last_count_;
   uint64_t cycles_left_ = 0;  ///< of the code executed after the last point
+  uint64_t total_cycles_ = 0;
+  std::vector<FlowPosition> marks_;
+  size_t known_marks_ = 0;  ///< those with their cycles
 };
 
 }  // namespace ptd

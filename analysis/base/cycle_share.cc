@@ -7,13 +7,18 @@
 namespace ptd {
 
 uint64_t CycleShare::usual(uint64_t instructions) const {
-  if (measured_instructions_ == 0) return 0;
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(instructions) * measured_cycles_ / measured_instructions_);
+  if (measured_.instructions == 0) return 0;
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(instructions) * measured_.cycles / measured_.instructions);
 }
 
 void CycleShare::begin_segment() {
   base_ = given_ = 0;
   fresh_ = true;
+  if (rates_[segment_].instructions == 0) return;
+  segment_ = (segment_ + 1) % kRateSegments;
+  const Measured oldest = std::exchange(rates_[segment_], {});
+  measured_.instructions -= oldest.instructions;
+  measured_.cycles -= oldest.cycles;
 }
 
 uint64_t CycleShare::take_measured(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
@@ -37,12 +42,13 @@ uint64_t CycleShare::take_measured(uint64_t instructions, bool paused, std::opti
   given_ -= std::min(passed, given_);
   if (!std::exchange(started_, true)) due = 0;  // what was counted before anything ran
   if (!paused_ && instructions_ != 0) {
-    measured_cycles_ += passed;
-    measured_instructions_ += instructions_;
-    if (measured_instructions_ > kRemembered) measured_cycles_ /= 2, measured_instructions_ /= 2;
+    for (Measured* each : {&measured_, &rates_[segment_]}) {
+      each->instructions += instructions_;
+      each->cycles += passed;
+    }
   }
   if (paused_) {
-    if (measured_instructions_ != 0) due = std::min(due, expected);
+    if (measured_.instructions != 0) due = std::min(due, expected);
     given_ = 0;
   }
   base_ = count;

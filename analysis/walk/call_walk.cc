@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kGivenSteps = 2048;
 constexpr unsigned kWarmUpSegments = 8;
-static_assert(kWarmUpSegments > FlowDates::kRateSegments);
+static_assert(kWarmUpSegments > FlowDates::kRateSegments && kWarmUpSegments > CycleShare::kRateSegments);
 // With more streams than kManyStreams, each decodes smaller batches, and only so many at a time have threads of their own: memory is for each.
 constexpr size_t kManyStreams = 64, kSmallBatchBlocks = 1U << 10;
 // Of them, short ones decode some steps ahead. If a stream ends with them, its decoder is freed, which takes more memory than the steps.

@@ -55,11 +55,13 @@ Status RecordedSteps::begin(FunctionTable& functions) {
   }
 }
 
-// The first step has the instructions after the last step of the unit before. It is in no group: a group comes after a step of its context.
+// The first step has what was executed after the last step of the unit before. It is in no group: a group comes after a step of its context.
 void RecordedSteps::carry(StepItems& items) {
   if (items.steps.empty()) return;
   FlowStep& first = items.steps.front();
-  first.instructions = static_cast<uint32_t>(std::min<uint64_t>(first.instructions + std::exchange(left_, 0), UINT32_MAX));
+  first.instructions = static_cast<uint32_t>(std::min<uint64_t>(first.instructions + left_.instructions, UINT32_MAX));
+  first.cycles += left_.cycles;
+  left_ = {};
 }
 
 Result<bool> RecordedSteps::next(StepItems& items, FunctionTable& functions, FunctionProfile& totals) {
@@ -72,7 +74,8 @@ Result<bool> RecordedSteps::next(StepItems& items, FunctionTable& functions, Fun
     if (!more) return more;
     carry(items);
     if (more.value()) return true;
-    left_ += reader_->tail();
+    left_.instructions += reader_->tail().instructions;
+    left_.cycles += reader_->tail().cycles;
     timed_ = timed_ || reader_->timed();
     reader_.reset();
     all_steps_.reset();

@@ -49,7 +49,7 @@ class RecordedSteps {
   std::unique_ptr<StepFileReader> reader_;
   std::unique_ptr<AllStepsReader> all_steps_;
   uint32_t unit_ = 0;
-  uint64_t left_ = 0;  ///< instructions since the last step
+  FlowPosition left_;  ///< what was executed since the last step
   bool timed_ = false;
 };
 

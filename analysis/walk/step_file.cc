@@ -167,14 +167,15 @@ void StepFileWriter::put_totals(const FunctionProfile& totals, const FunctionTab
   put();
 }
 
-Status StepFileWriter::finish(uint64_t tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions) {
+Status StepFileWriter::finish(const FlowPosition& tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions) {
   put_all_steps();
   put_again(functions);
   put_items();
   put_totals(totals, functions);
   ByteWriter out;
   out.number(items_count_);
-  out.number(tail);
+  out.number(tail.instructions);
+  out.number(tail.cycles);
   out.flag(timed);
   put_step_block(*file_, StepBlock::end, 0, out.bytes());
   if (all_file_) {
@@ -275,7 +276,8 @@ Result<bool> StepFileReader::next(StepItems& items, FunctionTable& functions, Fu
   ByteReader in(block->content);
   if (block->kind == StepBlock::end) {
     const uint64_t all = in.number();
-    tail_ = in.number();
+    tail_.instructions = in.number();
+    tail_.cycles = in.number();
     timed_ = in.flag();
     if (!in.done() || all != items_) return blocks_.damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
     return false;

@@ -30,12 +30,12 @@ class StepFileWriter {
  public:
   /// `all`: writes all_steps_path() too. Errors: those of WholeFile.
   static Result<std::unique_ptr<StepFileWriter>> create(const std::string& path, const StepFileHead& head, bool all);
-  /// Adds one of all steps, if these are written. `step.instructions` are those since the step before of the same unit, or since its start.
+  /// Adds one of all steps, if these are written. Its instructions and cycles are those since the step before of the same unit, or since its start.
   void add(const FlowStep& step, const FunctionTable& functions);
   /// Adds what has become of the steps that were added.
   void add(const StepItems& items, const FunctionTable& functions);
-  /// `tail`: instructions after the last step. `timed`: CallFlow::timed(). `totals`: of the calls of all groups. Errors: those of WholeFile.
-  [[nodiscard]] Status finish(uint64_t tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions);
+  /// `tail`: what was executed after the last step. `timed`: CallFlow::timed(). `totals`: of the calls of all groups. Errors: those of WholeFile.
+  [[nodiscard]] Status finish(const FlowPosition& tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions);
 
  private:
   StepFileWriter() = default;
@@ -71,7 +71,7 @@ class StepFileReader {
   /// Appends the next steps and groups; functions are added to `functions`, and the totals of finished calls to `totals`. False: there are no
   /// more, tail() and timed() are known. Errors: bad_checksum, bad_format, truncated.
   [[nodiscard]] Result<bool> next(StepItems& items, FunctionTable& functions, FunctionProfile& totals);
-  [[nodiscard]] uint64_t tail() const { return tail_; }
+  [[nodiscard]] const FlowPosition& tail() const { return tail_; }
   [[nodiscard]] bool timed() const { return timed_; }
   [[nodiscard]] const std::string& path() const { return blocks_.path(); }
   /// Functions by number in both files, as far as next() has read.
@@ -88,7 +88,7 @@ class StepFileReader {
   StepCoder coder_;
   uint64_t items_ = 0, group_end_ = 0;
   uint32_t groups_ = 0;
-  uint64_t tail_ = 0;
+  FlowPosition tail_;
   bool timed_ = false;
 };
 

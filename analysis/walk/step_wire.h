@@ -16,7 +16,7 @@
 namespace ptd {
 
 inline constexpr std::string_view kStepsMagic = "PTDSTEPS", kAllStepsMagic = "PTDSTALL";
-inline constexpr uint32_t kStepsVersion = 3;
+inline constexpr uint32_t kStepsVersion = 4;
 inline constexpr size_t kStepBlockBytes = 1U << 20;
 /// Kinds of blocks. `first` of a block: the number of its first step, in the file with all steps.
 enum class StepBlock : uint64_t { head, steps, totals, end };

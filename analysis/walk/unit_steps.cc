@@ -8,6 +8,15 @@
 #include "recording/data/recording_data.h"
 
 namespace ptd {
+namespace {
+
+// Returns what was executed from the start of the unit's own flow to `position`, without what is counted.
+FlowPosition uncounted(const FlowPosition& position, const FlowPosition& start, const FlowPosition& counted) {
+  const auto rest = [](uint64_t all, uint64_t some) { return all - std::min(all, some); };
+  return {rest(rest(position.instructions, start.instructions), counted.instructions), rest(rest(position.cycles, start.cycles), counted.cycles)};
+}
+
+}  // namespace
 
 UnitSteps::UnitSteps(const Recording& plan, uint32_t unit)
     : plan_(plan),
@@ -36,21 +45,24 @@ void UnitSteps::take(const Batch& batch, const BlockTable& blocks, const AuxSegm
 }
 
 void UnitSteps::set_part(FlowPart part) {
-  if (std::exchange(part_, part) == part) return;
-  if (part == FlowPart::own) own_first_ = flow_.position();
-  if (part == FlowPart::after) own_end_ = flow_.position();
-  flow_.set_part(part);
+  const FlowPart last = std::exchange(part_, part);
+  if (last == part) return;
+  if (last == FlowPart::before) flow_.set_part(FlowPart::own);  // a unit without flow of its own has this start too
+  if (part == FlowPart::after) flow_.set_part(FlowPart::after);
 }
 
-// The instructions of all steps so far are the position of the last one: those of steps that were dropped went to the next one.
+// The sums of all steps so far are the position of the last one: what dropped steps executed went to the next one.
 void UnitSteps::give() {
   flow_.give(steps_);
   for (FlowStep& step : steps_) {
-    position_ += step.instructions;
+    position_.instructions += step.instructions;
+    position_.cycles += step.cycles;
     if (step.part != FlowPart::own) continue;
-    const uint64_t since_first = std::max(position_, own_first_) - own_first_;
-    step.instructions = static_cast<uint32_t>(std::min<uint64_t>(since_first - std::min(since_first, counted_), UINT32_MAX));
-    counted_ += step.instructions;
+    const FlowPosition own = uncounted(position_, flow_.part_starts().front(), counted_);
+    step.instructions = static_cast<uint32_t>(std::min<uint64_t>(own.instructions, UINT32_MAX));
+    step.cycles = own.cycles;
+    counted_.instructions += step.instructions;
+    counted_.cycles += step.cycles;
     if (file_) file_->add(step, functions_);
     builder_.take(step);
   }
@@ -65,16 +77,16 @@ void UnitSteps::write_items() {
 
 Status UnitSteps::finish() {
   const bool is_last = unit_.to_offset == Recording::kStreamEnd && unit_.last_offset == Recording::kStreamEnd;
-  if (!is_last) set_part(FlowPart::after);
+  set_part(is_last ? FlowPart::own : FlowPart::after);
   flow_.finish(is_last ? end_of_flow(plan_, unit_.stream) : kTimeMin);
   give();
   builder_.flush();
   write_items();
-  if (is_last) own_end_ = flow_.position();
   if (!file_) return {};
   if (const auto error = shrunk_error(shrunk_before_)) return *error;
-  const uint64_t own = own_end_ - own_first_;
-  return std::exchange(file_, nullptr)->finish(own - std::min(own, counted_), flow_.timed(), builder_.totals(), functions_);
+  const std::span<const FlowPosition> starts = flow_.part_starts();
+  const FlowPosition tail = uncounted(is_last ? flow_.end() : starts[1], starts[0], counted_);
+  return std::exchange(file_, nullptr)->finish(tail, flow_.timed(), builder_.totals(), functions_);
 }
 
 void UnitSteps::give_calls(std::vector<FinishedCall>& calls) {

@@ -49,9 +49,8 @@ class UnitSteps {
   FlowPart part_ = FlowPart::before;
   std::vector<FlowStep> steps_;
   uint64_t segment_ = ~uint64_t{0};
-  uint64_t position_ = 0;                 ///< of the last step, in instructions
-  uint64_t own_first_ = 0, own_end_ = 0;  ///< where the unit's own flow begins and ends
-  uint64_t counted_ = 0;                  ///< instructions of its steps
+  FlowPosition position_;  ///< of the last step
+  FlowPosition counted_;   ///< of the unit's own steps
 };
 
 }  // namespace ptd
