@@ -10,7 +10,7 @@ namespace ptd::live {
 
 using namespace perfio;
 
-PokeFold::Pokes::iterator PokeFold::erase(Pokes::iterator at) {
+PokeFold::Pokes::iterator PokeFold::erase(Pokes::const_iterator at) {
   bytes_ -= at->second.record.size();
   return pokes_.erase(at);
 }
@@ -39,24 +39,20 @@ void PokeFold::take(Bytes record, uint16_t ring) {
 
 void PokeFold::forget(uint64_t address, uint64_t size_bytes, uint64_t time) { erase_within(address, size_bytes, time, true); }
 
-std::vector<PokeFold::Pokes::const_iterator> PokeFold::by_time() const {
+void PokeFold::drop_older_half() {
   std::vector<Pokes::const_iterator> order;
   order.reserve(pokes_.size());
-  for (auto at = pokes_.begin(); at != pokes_.end(); ++at) order.push_back(at);
+  for (auto at = pokes_.cbegin(); at != pokes_.cend(); ++at) order.push_back(at);
   std::ranges::stable_sort(order, {}, [](Pokes::const_iterator at) { return at->second.time; });
-  return order;
-}
-
-void PokeFold::drop_older_half() {
-  for (const Pokes::const_iterator at : by_time()) {
+  for (const Pokes::const_iterator at : order) {
     if (bytes_ <= kMaxBytes / 2) return;
     losses_.add_lost(at->second.record, at->second.ring);
-    erase(pokes_.find(at->first));
+    erase(at);
   }
 }
 
 void PokeFold::each(const std::function<void(uint16_t ring, const std::vector<std::byte>& record)>& on_record) const {
-  for (const Pokes::const_iterator at : by_time()) on_record(at->second.ring, at->second.record);
+  for (const auto& [place, poke] : pokes_) on_record(poke.ring, poke.record);
 }
 
 }  // namespace ptd::live

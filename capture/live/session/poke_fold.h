@@ -23,7 +23,7 @@ class PokeFold {
   void take(Bytes record, uint16_t ring);
   /// Removes the pokes in a range up to `time`: its code went, or was replaced.
   void forget(uint64_t address, uint64_t size_bytes, uint64_t time);
-  /// Gives the records in order of time.
+  /// Gives the records in order of address.
   void each(const std::function<void(uint16_t ring, const std::vector<std::byte>& record)>& on_record) const;
 
  private:
@@ -38,10 +38,9 @@ class PokeFold {
     std::vector<std::byte> record;
   };
   using Pokes = std::map<Place, Poke>;
-  Pokes::iterator erase(Pokes::iterator at);
+  Pokes::iterator erase(Pokes::const_iterator at);
   void erase_within(uint64_t address, uint64_t size_bytes, uint64_t time, bool creations);
   void drop_older_half();
-  [[nodiscard]] std::vector<Pokes::const_iterator> by_time() const;
 
   LossFold& losses_;
   Pokes pokes_;

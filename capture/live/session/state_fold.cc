@@ -207,22 +207,31 @@ void StateFold::forget(const std::function<bool(int32_t pid)>& gone) {
   std::erase_if(announced_, [&](const auto& process) { return gone(process.first); });
 }
 
+std::vector<LogEntry> StateFold::kernel_entries() const {
+  std::vector<LogEntry> entries;
+  const auto add = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
+    if (!bytes.empty()) entries.push_back({kind, ring, 0, bytes});
+  };
+  const auto add_record = [&](uint16_t ring, const Stored& record) { add(EntryKind::record, ring, record); };
+  losses_.each(add_record);
+  for (const auto& [address, code] : code_) {
+    add_record(code.ring, code.symbol);
+    add(EntryKind::code, code.ring, code.bytes);
+  }
+  for (const auto& [id, program] : programs_) add_record(program.ring, program.event);
+  pokes_.each(add_record);
+  for (const auto& [ring, record] : hardware_ids_) add_record(ring, record);
+  for (const auto& [ring, record] : switches_) add_record(ring, record);
+  std::ranges::stable_sort(entries, {}, [](const LogEntry& entry) { return trailer_time(entry.bytes); });
+  return entries;
+}
+
 void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) {
   const auto give = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
     if (!bytes.empty()) on_entry({kind, ring, 0, bytes});
   };
-  losses_.each([&](uint16_t ring, const Stored& record) { give(EntryKind::record, ring, record); });
-  for (const auto& [address, code] : code_) {
-    give(EntryKind::record, code.ring, code.symbol);
-    give(EntryKind::code, code.ring, code.bytes);
-  }
-  for (const auto& [id, program] : programs_) {
-    give(EntryKind::record, program.ring, program.event);
-    give(EntryKind::program, program.ring, program.section);
-  }
-  pokes_.each([&](uint16_t ring, const Stored& record) { give(EntryKind::record, ring, record); });
-  for (const auto& [ring, record] : hardware_ids_) give(EntryKind::record, ring, record);
-  for (const auto& [ring, record] : switches_) give(EntryKind::record, ring, record);
+  for (const LogEntry& entry : kernel_entries()) on_entry(entry);
+  for (const auto& [id, program] : programs_) give(EntryKind::program, program.ring, program.section);
   for (const auto& [pid, process] : processes_) {
     give(EntryKind::record, process.ring, process.namespaces);
     for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);

@@ -55,6 +55,8 @@ class StateFold {
   void take_kernel(Bytes record, uint16_t ring);
   void take_code(const LogEntry& entry);
   void take_announcement(const LogEntry& entry);
+  /// Returns the records of the kernel and of rings in order of time, as readers expect them of a ring; valid until the next take().
+  [[nodiscard]] std::vector<LogEntry> kernel_entries() const;
 
   std::map<int32_t, Process> processes_;
   std::map<int32_t, AnnounceFold> announced_;
