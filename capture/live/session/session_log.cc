@@ -26,22 +26,25 @@ static_assert(sizeof(EntryHead) == 24);
 
 size_t head_words(size_t rings) { return 6 + 2 * rings; }
 
-/// When a record was written, from its trailer, which is the same for all of a recorder's events (LiveEvent): tid, time, cpu, identifier.
-/// An entry without a time is as old as the entry before it.
+/// When a record was written. An entry without a time is as old as the entry before it.
 uint64_t time_of(const LogEntry& entry, uint64_t before) {
-  constexpr size_t kTrailerBytes = 32;
   if (entry.kind == EntryKind::announcement && entry.bytes.size() >= sizeof(AnnouncementHead)) {
     AnnouncementHead head;
     std::memcpy(&head, entry.bytes.data(), sizeof(head));
     return head.time == 0 ? before : head.time;
   }
-  if (entry.kind == EntryKind::program || entry.bytes.size() < sizeof(uint64_t) + kTrailerBytes) return before;
-  uint64_t time = 0;
-  std::memcpy(&time, entry.bytes.data() + entry.bytes.size() - kTrailerBytes + sizeof(uint64_t), sizeof(time));
+  const uint64_t time = entry.kind == EntryKind::program ? 0 : trailer_time(entry.bytes);
   return time == 0 ? before : time;
 }
 
 }  // namespace
+
+uint64_t trailer_time(Bytes record) {
+  uint64_t time = 0;
+  if (record.size() >= sizeof(uint64_t) + kTrailerBytes)
+    std::memcpy(&time, record.data() + record.size() - kTrailerBytes + sizeof(uint64_t), sizeof(time));
+  return time;
+}
 
 Result<std::unique_ptr<SessionLog>> SessionLog::create(size_t capacity_bytes, size_t rings) {
   const size_t capacity = capacity_bytes / 8 * 8;

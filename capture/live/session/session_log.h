@@ -13,6 +13,10 @@
 namespace ptd::live {
 
 inline constexpr uint16_t kNoRing = 0xffff;
+/// The trailer of records, the same for all of a recorder's events (LiveEvent): tid, time, cpu, identifier.
+inline constexpr size_t kTrailerBytes = 32;
+/// Returns the time in a record's trailer; 0 if it has none.
+[[nodiscard]] uint64_t trailer_time(Bytes record);
 
 /// The kind of a log entry.
 enum class EntryKind : uint16_t {

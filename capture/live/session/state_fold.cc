@@ -25,6 +25,12 @@ std::vector<std::byte> renamed(std::vector<std::byte> record, int32_t pid, int32
   return record;
 }
 
+/// Whether all bytes of a KSYMBOL are of its code. The records of trampolines and dispatchers of BPF say a page, which may hold others.
+bool owns_all(uint16_t type, std::string_view name) {
+  constexpr uint16_t kOutOfLine = 2;
+  return type == kOutOfLine || name.starts_with("bpf_prog_");
+}
+
 }  // namespace
 
 void StateFold::take(const LogEntry& entry) {
@@ -66,6 +72,11 @@ void StateFold::take_record(const LogEntry& entry) {
     case kRecordKsymbol:
     case kRecordBpfEvent:
       return take_kernel(record, entry.ring);
+    case kRecordTextPoke:
+      return pokes_.take(record, entry.ring);
+    case kRecordLost:
+    case kRecordLostSamples:
+      return losses_.take(record, entry.ring);
     case kRecordSwitch:
     case kRecordSwitchCpuWide:
       switches_[entry.ring] = copy_of(record);
@@ -128,11 +139,12 @@ void StateFold::take_kernel(Bytes record, uint16_t ring) {
   Cursor body(record.subspan(kRecordHeaderBytes));
   if (read_record_header(record).type == kRecordKsymbol) {
     const uint64_t address = body.u64();
-    (void)body.u32();
-    (void)body.u16();
+    const uint32_t size = body.u32();
+    const uint16_t type = body.u16();
     const bool gone = (body.u16() & 1) != 0;
     if (!body.ok()) return;
     if (gone) {
+      if (owns_all(type, body.text())) pokes_.forget(address, size, trailer_time(record));
       code_.erase(address);
     } else {
       code_[address] = {copy_of(record), {}, ring};
@@ -156,9 +168,10 @@ void StateFold::take_code(const LogEntry& entry) {
   if (entry.bytes.size() < kRecordHeaderBytes) return;
   Cursor body(entry.bytes.subspan(kRecordHeaderBytes));
   const uint64_t address = body.u64();
-  (void)body.u16();
-  const bool gone = body.u16() == 0;
+  const uint16_t old_size = body.u16(), new_size = body.u16();
+  const bool gone = new_size == 0;
   if (!body.ok()) return;
+  pokes_.forget(address, std::max(old_size, new_size), trailer_time(entry.bytes));
   if (gone) {
     code_.erase(address);
     return;
@@ -194,20 +207,31 @@ void StateFold::forget(const std::function<bool(int32_t pid)>& gone) {
   std::erase_if(announced_, [&](const auto& process) { return gone(process.first); });
 }
 
+std::vector<LogEntry> StateFold::kernel_entries() const {
+  std::vector<LogEntry> entries;
+  const auto add = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
+    if (!bytes.empty()) entries.push_back({kind, ring, 0, bytes});
+  };
+  const auto add_record = [&](uint16_t ring, const Stored& record) { add(EntryKind::record, ring, record); };
+  losses_.each(add_record);
+  for (const auto& [address, code] : code_) {
+    add_record(code.ring, code.symbol);
+    add(EntryKind::code, code.ring, code.bytes);
+  }
+  for (const auto& [id, program] : programs_) add_record(program.ring, program.event);
+  pokes_.each(add_record);
+  for (const auto& [ring, record] : hardware_ids_) add_record(ring, record);
+  for (const auto& [ring, record] : switches_) add_record(ring, record);
+  std::ranges::stable_sort(entries, {}, [](const LogEntry& entry) { return trailer_time(entry.bytes); });
+  return entries;
+}
+
 void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) {
   const auto give = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
     if (!bytes.empty()) on_entry({kind, ring, 0, bytes});
   };
-  for (const auto& [address, code] : code_) {
-    give(EntryKind::record, code.ring, code.symbol);
-    give(EntryKind::code, code.ring, code.bytes);
-  }
-  for (const auto& [id, program] : programs_) {
-    give(EntryKind::record, program.ring, program.event);
-    give(EntryKind::program, program.ring, program.section);
-  }
-  for (const auto& [ring, record] : hardware_ids_) give(EntryKind::record, ring, record);
-  for (const auto& [ring, record] : switches_) give(EntryKind::record, ring, record);
+  for (const LogEntry& entry : kernel_entries()) on_entry(entry);
+  for (const auto& [id, program] : programs_) give(EntryKind::program, program.ring, program.section);
   for (const auto& [pid, process] : processes_) {
     give(EntryKind::record, process.ring, process.namespaces);
     for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);

@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "capture/live/session/announce_fold.h"
+#include "capture/live/session/loss_fold.h"
+#include "capture/live/session/poke_fold.h"
 #include "capture/live/session/session_log.h"
 
 namespace ptd::live {
 
 /// Takes records in order and keeps only those that are still valid after the last one. A fork copies mappings and name to the child, in
-/// records with the child's pid. Not kept: switches except the last one of each ring, changes of the kernel's text (it is copied on
-/// request), losses. A child starts with the announced code of its parent; kMaxForkedBytes of it are copied, what further children inherit is unknown.
+/// records with the child's pid. Not kept: switches except the last one of each ring. Changes of kernel code and losses: poke_fold.h,
+/// loss_fold.h. A child starts with the announced code of its parent; kMaxForkedBytes of it are copied, what further children inherit is unknown.
 /// Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads and the log's size.
 class StateFold {
  public:
@@ -53,11 +55,15 @@ class StateFold {
   void take_kernel(Bytes record, uint16_t ring);
   void take_code(const LogEntry& entry);
   void take_announcement(const LogEntry& entry);
+  /// Returns the records of the kernel and of rings in order of time, as readers expect them of a ring; valid until the next take().
+  [[nodiscard]] std::vector<LogEntry> kernel_entries() const;
 
   std::map<int32_t, Process> processes_;
   std::map<int32_t, AnnounceFold> announced_;
   uint64_t forked_bytes_ = 0;
   std::map<uint64_t, Code> code_;
+  LossFold losses_;
+  PokeFold pokes_{losses_};
   std::map<uint32_t, Program> programs_;
   std::map<uint16_t, Stored> switches_, hardware_ids_;  // by ring
 };

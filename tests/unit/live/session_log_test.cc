@@ -8,31 +8,12 @@
 #include <map>
 #include <set>
 
-#include "perfio/format/record_encode.h"
-#include "perfio/format/wire.h"
+#include "tests/unit/live/session_feed.h"
 
 namespace ptd::live {
 namespace {
 
 using namespace perfio;
-
-EventAttr attr() {
-  EventAttr attr;
-  attr.sample_type = kSampleTid | kSampleTime | kSampleCpu | kSampleIdentifier;
-  attr.sample_id_all = true;
-  attr.ids = {5};
-  return attr;
-}
-
-std::vector<std::byte> bytes_of(const Payload& payload, uint64_t time, uint16_t misc = 0) {
-  EncodeContext context;
-  context.sample_id.time = time;
-  context.sample_id.id = 5;
-  context.misc = misc;
-  std::vector<std::byte> bytes;
-  EXPECT_TRUE(encode_record(payload, context, attr(), bytes));
-  return bytes;
-}
 
 Payload comm(int32_t pid, int32_t tid, const std::string& name, bool exec = false) { return CommRecord{pid, tid, name, exec}; }
 Payload map(int32_t pid, uint64_t address, const std::string& path) {
@@ -71,17 +52,6 @@ ToldOfSession told_by(const SessionLog& log) {
   });
   return told;
 }
-
-/// Appends records in the way of a ring.
-struct Feed {
-  SessionLog& log;
-  uint64_t position = 0, time = 1;
-  void operator()(const Payload& payload, uint16_t misc = 0) {
-    const std::vector<std::byte> bytes = bytes_of(payload, time++, misc);
-    position += bytes.size();
-    log.append({EntryKind::record, 1, position, bytes});
-  }
-};
 
 TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
   const auto log = SessionLog::create(64U << 10, 3);
