@@ -20,6 +20,7 @@
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "ptdecode/bundle.h"
+#include "recording/arm_ends.h"
 #include "recording/data/absent_trace.h"
 #include "recording/data/event_names.h"
 #include "recording/data/json_form.h"
@@ -78,6 +79,7 @@ class SurveyCollector {
       times_.add(record.sample_id.time);
     }
     witness_.on_record(record);
+    if (etm_.valid) arm_ends_.on_record(record);
     rings_.add(record);
     const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
     if (lost != nullptr) ++survey_.lost.records, survey_.lost.count += lost->count;
@@ -196,16 +198,29 @@ class SurveyCollector {
   RingIndex rings_;
   std::map<StreamKey, SurveyStream> streams_;
   std::map<StreamKey, AuxStream> traces_;
+  ArmEnds arm_ends_;
   std::vector<AuxTime> aux_times_;
   std::map<int32_t, TimeNs> started_;  // tid -> its first ITRACE_START
   std::map<int32_t, ThreadInfo> threads_;
   std::map<std::pair<std::string, std::string>, Mapped> mapped_;
 };
 
-// The first and the last PSB of each stream have the time; an AUX record comes after the bytes that it announces.
+// The first and the last sync point of each stream have the time; an AUX record comes after the bytes that it announces.
 void SurveyCollector::widen_by_trace(std::set<StreamKey>& dated) {
   const SegmentTiming timing{choose_time(info_, time_conversion_, witness_).time, 0, true};
-  if (!info_.valid || !timing.time.valid()) return;
+  if (!timing.time.valid()) return;
+  if (etm_.valid) {
+    for (const ArmEnds::StreamTime& found : arm_ends_.times(etm_, timing.time)) {
+      const auto stream = streams_.find({found.cpu, found.tid});
+      if (stream == streams_.end()) continue;
+      bool any = !dated.insert(stream->first).second;
+      for (const TimeNs time : {found.time.first, found.time.last}) {
+        widen(stream->second.time, any, time);
+        widen(survey_.time, timed_, time);
+      }
+    }
+  }
+  if (!info_.valid) return;
   for (auto& [key, trace] : traces_) {
     trace.finish();
     const SegmentIndex index(trace);

@@ -17,7 +17,7 @@ struct SurveyStream {
   int32_t cpu = -1, tid = -1;  ///< one of them is known, except in a snapshot that does not name its cores
   std::string source;          ///< CoreSight: name, protocol and id of the trace source
   uint64_t size_bytes = 0;
-  Interval time;  ///< from its first PSB, or the first AUX record, to its last; unbounded if none has a time
+  Interval time;  ///< from its first PSB or Arm sync point, or the first AUX record, to its last; unbounded if none has a time
 };
 
 /// Samples of one event that hold trace (PERF_SAMPLE_AUX).

@@ -34,6 +34,59 @@ class BpfStarts {
   std::multimap<uint64_t, Interval> lives_;
 };
 
+/// Text pokes of generated code. Not thread-safe.
+class CodePokes {
+ public:
+  /// Adds a poke of the code with this number, in the order of time.
+  void add(size_t number, Ip ip, Bytes old_bytes, Bytes new_bytes) {
+    if (old_bytes.size() != new_bytes.size()) return;  // code that is created or removed
+    pokes_[number].push_back({ip, {old_bytes.begin(), old_bytes.end()}, {new_bytes.begin(), new_bytes.end()}});
+  }
+  /// Returns the bytes from `ip` on before the first poke of this code. `read` is a copy of unknown date: a recorder reads it some time after the code was
+  /// loaded. The copy is returned unchanged if the pokes do not continue each other, or if it was at no time the content of the code.
+  [[nodiscard]] std::vector<std::byte> bytes_before(size_t number, Ip ip, Bytes read) const {
+    std::vector<std::byte> copy(read.begin(), read.end());
+    const auto found = pokes_.find(number);
+    if (found == pokes_.end()) return copy;
+    std::vector<std::byte> first = copy, now = copy;
+    std::vector<bool> poked(copy.size());
+    for (const Poke& poke : found->second) {
+      for (size_t i = 0; i < poke.old_bytes.size(); ++i) {
+        const uint64_t at = poke.ip.value - ip.value + i;
+        if (at >= copy.size()) continue;
+        if (!poked[at]) first[at] = poke.old_bytes[i];
+        if (poked[at] && now[at] != poke.old_bytes[i]) return copy;
+        now[at] = poke.new_bytes[i];
+        poked[at] = true;
+      }
+    }
+    return was_content(found->second, ip, first, copy) ? first : copy;
+  }
+
+ private:
+  struct Poke {
+    Ip ip;
+    std::vector<std::byte> old_bytes, new_bytes;
+  };
+  /// Returns whether `copy` is the content before or after one of the pokes. `now` is that before the first.
+  static bool was_content(const std::vector<Poke>& pokes, Ip ip, std::vector<std::byte> now, const std::vector<std::byte>& copy) {
+    size_t different = 0;
+    for (size_t at = 0; at < copy.size(); ++at) different += now[at] != copy[at] ? 1 : 0;
+    for (const Poke& poke : pokes) {
+      if (different == 0) return true;
+      for (size_t i = 0; i < poke.new_bytes.size(); ++i) {
+        const uint64_t at = poke.ip.value - ip.value + i;
+        if (at >= copy.size()) continue;
+        different -= now[at] != copy[at] ? 1 : 0;
+        now[at] = poke.new_bytes[i];
+        different += now[at] != copy[at] ? 1 : 0;
+      }
+    }
+    return different == 0;
+  }
+  std::unordered_map<size_t, std::vector<Poke>> pokes_;
+};
+
 /// The jited functions of all programs by address: each sub-program has its own bytes.
 class BpfFunctions {
  public:

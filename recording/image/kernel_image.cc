@@ -11,7 +11,6 @@
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/guest.h"
-#include "recording/image/bpf_code.h"
 
 namespace ptd {
 namespace {
@@ -483,7 +482,7 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     Bytes code = functions.find(symbol.bpf_id, symbol.ip, symbol.name);
     if (!code.empty()) {
       section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
-      section.code = own_bytes(code);
+      section.code = own_bytes(code_pokes_.bytes_before(symbol.live, symbol.ip, code));
     } else if (created == 0) {
       Finding finding;
       finding.kind = FindingKind::bpf_bytes_missing;

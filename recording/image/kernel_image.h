@@ -16,6 +16,7 @@
 #include "image/source/kernel/text_evidence.h"
 #include "perfio/format/records.h"
 #include "perfio/perf_reader.h"
+#include "recording/image/bpf_code.h"
 #include "recording/image/image_build.h"
 #include "recording/image/live_ranges.h"
 #include "recording/image/name_records.h"
@@ -36,7 +37,10 @@ class KernelImage {
   }
 
   /// Processes a TEXT_POKE that changes code: its bytes tell whether copies are of this boot.
-  void on_changed(Ip ip, Bytes old_bytes, Bytes new_bytes) { evidence_.add_poke(ip, old_bytes, new_bytes); }
+  void on_changed(Ip ip, Bytes old_bytes, Bytes new_bytes) {
+    evidence_.add_poke(ip, old_bytes, new_bytes);
+    if (const auto symbol = lives_.open_at(ip); symbol) code_pokes_.add(*symbol, ip, old_bytes, new_bytes);
+  }
 
   /// Sets the paths of copies of the text.
   struct Copies {
@@ -130,6 +134,7 @@ class KernelImage {
   std::map<uint64_t, std::map<TimeNs, uint64_t>> created_;  // by address and time: size
   std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
+  CodePokes code_pokes_;  // of generated code, by number in lives_
   std::unordered_set<std::string> named_modules_;
   std::map<std::string, std::string> generated_modules_;  // that kallsyms has for generated code, by name
   std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "ptdecode/types.h"
@@ -36,6 +37,12 @@ class LiveRanges {
     return true;
   }
   [[nodiscard]] Interval live(size_t number) const { return lives_[number]; }
+  /// Returns the number of the open range that contains `ip`, if any.
+  [[nodiscard]] std::optional<size_t> open_at(Ip ip) const {
+    const auto next = open_.upper_bound(ip.value);
+    if (next == open_.begin() || std::prev(next)->second.last < ip.value) return std::nullopt;
+    return std::prev(next)->second.number;
+  }
 
  private:
   struct Open {

@@ -218,8 +218,8 @@ void add_pieces(uint64_t address, const std::vector<std::byte>& bytes, bool came
 // The kernel patches a module's code (calls of ftrace) before it tells of the load: the code came before that.
 void ModuleWatch::go_back(Code& code) const {
   uint64_t free_since = 0;  // its place
-  for (const Code& old : left_) {
-    const bool same = old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
+  for (const Left& old : left_) {
+    const bool same = old.extent.address < code.address + code.bytes.size() && code.address < old.extent.address + old.extent.size_bytes;
     if (same && old.time_ns < code.time_ns) free_since = std::max(free_since, old.time_ns);
   }
   for (const Gone& free : frees_) {  // it may have been here before without having been read
@@ -239,7 +239,7 @@ void ModuleWatch::go_back(Code& code) const {
 void ModuleWatch::leave(const Code& code, uint64_t time_ns, int32_t cpu, std::vector<CodeChange>& changes) {
   add_pieces(code.address, code.bytes, false, {time_ns, cpu, {}}, changes);
   if (left_.size() >= kMaxLeft) left_.erase(left_.begin());
-  left_.push_back({{}, code.address, time_ns, cpu, std::vector<std::byte>(code.bytes.size())});
+  left_.push_back({{code.address, code.bytes.size()}, time_ns});
 }
 
 void ModuleWatch::come(Code code, std::vector<CodeChange>& changes) {

@@ -58,6 +58,10 @@ class ModuleWatch {
     int32_t cpu = 0;
     std::vector<std::byte> bytes;
   };
+  struct Left {
+    MemoryExtent extent;
+    uint64_t time_ns = 0;
+  };
   struct Gone {
     std::string module;
     uint64_t time_ns = 0;
@@ -79,7 +83,7 @@ class ModuleWatch {
   std::vector<Code> found_;               // in this round
   std::vector<Gone> gone_;                // likewise
   std::vector<Code> known_;               // as it is now
-  std::vector<Code> left_;                // places that became free, the last ones; the bytes say only how many
+  std::vector<Left> left_;                // places that became free, the last ones
   std::vector<Gone> frees_;               // the last ones
   std::vector<Poke> pokes_, past_pokes_;  // of this round and of those before, a second long
   ModuleCounts counts_;

@@ -54,6 +54,58 @@ TEST_F(Fold, ABpfAddressReusedByAnotherProgram) {
   EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 10'000'000'000), -1);  // long after the grace period
 }
 
+// A program of four bytes, loaded at 1000. `read`: its bytes, which a recorder reads after the load.
+class PokedProgram : public Fold {
+ protected:
+  void load(std::initializer_list<int> read) {
+    perfio::BpfProgInfo program;
+    program.id = 7;
+    program.jited_insns = bytes_of(read);
+    program.jited_ksyms = {kText.value + 0x1000};
+    program.jited_func_lens = {4};
+    features_.bpf_progs = {program};
+    feed(perfio::KsymbolRecord{kText.value + 0x1000, 4, 1, false, "bpf_prog_1"}, 1000);
+    feed(perfio::BpfRecord{1, 7, {}}, 1000);
+  }
+  int byte(uint64_t offset, uint64_t time) { return byte_at(kKernelSpace, kText.value + 0x1000 + offset, time); }
+};
+
+TEST_F(PokedProgram, IsReadAfterAPoke) {
+  load({0x22, 0x44, 0x50, 0xc3});
+  poke(0x1000, bytes_of({0x10}), bytes_of({0x11}), 2000);
+  poke(0x1001, bytes_of({0x40}), bytes_of({0x44}), 3000);
+  poke(0x1000, bytes_of({0x11}), bytes_of({0x22}), 4000);
+  poke(0x1002, bytes_of({0x50}), bytes_of({0x55}), 5000);  // after it was read
+  finish();
+  EXPECT_TRUE(data_->timeline.findings().empty());
+  EXPECT_EQ(byte(0, 1500), 0x10);
+  EXPECT_EQ(byte(0, 2500), 0x11);
+  EXPECT_EQ(byte(0, 4500), 0x22);
+  EXPECT_EQ(byte(1, 1500), 0x40);
+  EXPECT_EQ(byte(1, 3500), 0x44);
+  EXPECT_EQ(byte(2, 4500), 0x50);
+  EXPECT_EQ(byte(2, 5500), 0x55);
+}
+
+// Its bytes are those after the second poke and before the first: a record was lost.
+TEST_F(PokedProgram, WasNeverWhatWasRead) {
+  load({0x10, 0x44, 0x50, 0xc3});
+  poke(0x1000, bytes_of({0x10}), bytes_of({0x11}), 2000);
+  poke(0x1001, bytes_of({0x40}), bytes_of({0x44}), 3000);
+  finish();
+  ASSERT_FALSE(data_->timeline.findings().empty());
+  EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::poke_old_bytes_mismatch);
+}
+
+TEST_F(PokedProgram, HasPokesThatDoNotContinueEachOther) {
+  load({0x22, 0x44, 0x50, 0xc3});
+  poke(0x1000, bytes_of({0x10}), bytes_of({0x11}), 2000);
+  poke(0x1000, bytes_of({0x12}), bytes_of({0x22}), 3000);
+  finish();
+  EXPECT_FALSE(data_->timeline.findings().empty());
+  EXPECT_EQ(byte(0, 3500), 0x22);
+}
+
 // The records of trampolines say that each takes a page; since Linux 6.9 they lie in one with others (bpf_jit_comp.c, "arch_alloc_bpf_trampoline").
 TEST_F(Fold, TrampolinesShareAPage) {
   const auto name_code = [&](uint64_t offset, uint32_t size, const char* name, std::initializer_list<int> code, uint64_t time) {
