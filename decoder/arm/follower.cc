@@ -113,7 +113,7 @@ void Follower::give_block(const WaypointRun& run, uint16_t flags) {
     left_ = left;
   }
   if (mark_due_ || mode_ != marked_mode_) put_mark(out_->blocks.size());
-  if (doubtful_ || unsure_) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (doubtful_ || is_unsure()) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   out_->blocks.push_back({run.node, run.instructions, static_cast<uint16_t>(run.block_flags | flags)});
   flowing_ = true;
 }

@@ -186,6 +186,8 @@ class Follower {
   [[nodiscard]] Context context_of_cpu();
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
   [[nodiscard]] bool may_be_other(uint64_t offset) const;
+  /// Returns whether the code may be of another program. The kernel's is the same for all.
+  [[nodiscard]] bool is_unsure() const { return unsure_ && context_.level == 0; }
   void enter_user(uint64_t offset);
   void mark_thread();
   bool enter_wrong(uint64_t offset);

@@ -61,7 +61,7 @@ class PlainFlow {
     walked_ = f.walked_;
     fresh_ = false;
     odd_ = f.need_context_ || f.has_exception_ || f.starting_ || f.entry_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
-    doubt_ = f.doubtful_ || f.unsure_ ? kDoubt : 0;
+    doubt_ = f.doubtful_ || f.is_unsure() ? kDoubt : 0;
     has_stack_ = f.config_.has_return_stack();
     stack_ = has_stack_ && f.push_allowed_;
     steps_ = &f.runs_->step(0);
@@ -269,7 +269,7 @@ class PlainFlow {
       if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
     }
     need_ = pop_ = told_ = lost_ = walked_ = fresh_ = false;
-    doubt_ = f.unsure_ ? kDoubt : 0;
+    doubt_ = f.is_unsure() ? kDoubt : 0;
     stack_ = has_stack_;
     f.push_allowed_ = true;
     f.doubtful_ = false;

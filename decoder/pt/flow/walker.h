@@ -373,4 +373,17 @@ TimeNs Walker::user_until(uint64_t next, const Enough& enough) {
   return until;
 }
 
+// Calls `add` with each program of a thread within `time`, and its last moment there; the last one, `late`, first.
+template <typename Add>
+void Walker::each_program(const Context& late, Interval time, const Add& add) const {
+  constexpr uint32_t kMostPrograms = 64;
+  add(late, time.last);
+  const std::vector<ContextTrack::Switch>& changes = contexts_->thread_changes(late.tid);
+  auto change = std::ranges::upper_bound(changes, time.last, {}, &ContextTrack::Switch::time);
+  for (uint32_t left = kMostPrograms; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
+    const TimeNs until{change->time.value - 1};
+    add(program_at(late, until), until);
+  }
+}
+
 }  // namespace ptd::pt

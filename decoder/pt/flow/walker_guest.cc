@@ -18,8 +18,8 @@ constexpr uint32_t kMostGuestThreads = 64;  // switches of the host, or of one g
 void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const {
   static const std::vector<ContextTrack::Switch> kNone;
   const bool kernel = is_kernel_half(ip);
-  const auto add = [&](const Context& thread) {
-    const bool has_code = timeline_.section_at(space_at(thread.space, ip), ip, time.last) != kNoSection;
+  const auto add = [&](const Context& thread, TimeNs when) {
+    const bool has_code = timeline_.section_at(space_at(thread.space, ip), ip, when) != kNoSection;
     if (all.found && has_code) {
       all.differ = all.differ || (kernel ? machine_of(thread.space) != machine_of(all.likely.space) : thread != all.likely);
     } else if (has_code || all.likely.space == kNoSpace) {
@@ -34,8 +34,7 @@ void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestT
   for (uint32_t left = kMostGuestThreads;; --left) {
     const TimeNs comes = end == switches.begin() ? kTimeMin : std::prev(end)->time;
     const Context thread = context_in_guest(*contexts_, host, segment_.cpu, last);
-    add(thread);
-    add(program_at(thread, std::max(comes, time.first)));  // before it calls exec
+    each_program(thread, {std::max(comes, time.first), last}, add);
     all.differ = all.differ || left == 0;
     if (all.differ || comes <= time.first) return;
     last = TimeNs{comes.value - 1};

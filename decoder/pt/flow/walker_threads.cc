@@ -51,18 +51,6 @@ Context Walker::program_at(const Context& context, TimeNs time) const {
   return context.tid > 0 && found.pid == context.pid && found.space != kNoSpace ? found : context;
 }
 
-// Calls `add` with each program of a thread within `time`, and its last moment there; the last one, `late`, first.
-template <typename Add>
-void Walker::each_program(const Context& late, Interval time, const Add& add) const {
-  add(late, time.last);
-  const auto& changes = contexts_->thread_changes(late.tid);
-  auto change = first_after(changes, time.last);
-  for (uint32_t left = kMostThreads; change != changes.begin() && (--change)->time > time.first && left-- != 0;) {
-    const TimeNs until{change->time.value - 1};
-    add(program_at(late, until), until);
-  }
-}
-
 // Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a flow that does is of
 // the program of before. Else it is of one that has code at its ip.
 Context Walker::likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const {
@@ -154,8 +142,10 @@ uint32_t Walker::likely_switches(const FlowState& state, Switches passed, Interv
   Context of;
   bool found = false;
   const auto has_code = [&](const Context& c) {
-    if (c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection) return true;
-    return has_execs_ && c.tid > 0 && timeline_.section_at(program_at(c, time.first).space, state.ip, time.first) != kNoSection;
+    bool has = c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection;
+    if (has || !has_execs_ || c.tid <= 0) return has;
+    each_program(c, time, [&](const Context& program, TimeNs when) { has = has || timeline_.section_at(program.space, state.ip, when) != kNoSection; });
+    return has;
   };
   for (uint32_t n = passed.most;; --n) {
     const Context context = follower_.after_switch(n, last);

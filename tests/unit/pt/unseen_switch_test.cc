@@ -232,6 +232,23 @@ TEST_F(UnseenSwitch, ExecBetweenTwoTimingPackets) {
   }
 }
 
+// A program between two calls of exec: thread 1 may run code that otherwise only thread 2 has.
+TEST_F(UnseenSwitch, TwoExecsAndASwitchBetweenTwoTimingPackets) {
+  options_.switch_entry = {};
+  exec(1500);
+  contexts_.add_thread(1, TimeNs{1600}, {7, 1, space_});
+  contexts_.add_switch(0, TimeNs{1700}, {7, 2, other_});
+  sync(1000, kOtherLoop);
+  mtcs(1);
+  tips(kOtherLoop, 1);
+  writer_.tip_pgd_suppressed();
+  time(2000);
+  writer_.tip_pge(kOtherLoop);
+  tips(kOtherLoop, 1);
+  per_cpu_ = true;
+  expect("2b?2b");
+}
+
 TEST_F(UnseenSwitch, TheRecordIsRightIfTheFlowDoesNotShowTheSwitch) {
   come(2, 1020);
   come(2, 1025);
