@@ -29,11 +29,10 @@ class CallSource {
  public:
   using OnGroup = std::function<void(uint32_t unit, uint32_t group, uint32_t depth)>;
   CallSource(const Recording& recording, const TableRequest& request, OnGroup on_group = {})
-      : request_(request), functions_(asks_for_code(request.columns)), cursor_(recording, options_of(request, std::move(on_group)), functions_) {
-    for (size_t i = 0; i < recording.streams().size(); ++i) {
-      if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
-        total_bytes_ += recording.streams()[i].size_bytes;
-    }
+      : request_(request),
+        functions_(asks_for_code(request.columns)),
+        total_bytes_(trace_bytes(recording, request.streams)),
+        cursor_(recording, options_of(request, std::move(on_group)), functions_) {
     if (request.progress) request.progress(0, total_bytes_);
   }
   /// As CallCursor::next(). Errors: those of CallCursor::status(), `cancelled`.
@@ -85,7 +84,8 @@ class CallSource {
   FunctionFilter filter_{functions_, request_.functions};
   std::mutex mutex_;                          // of the callbacks
   std::atomic<bool> cancelled_ = false;
-  uint64_t done_bytes_ = 0, total_bytes_ = 0;
+  uint64_t done_bytes_ = 0;
+  const uint64_t total_bytes_;
   CallCursor cursor_;  // its threads use what is above
 };
 

@@ -25,9 +25,9 @@ struct SectionRow {
   SectionId id = kNoSection;
 };
 
-class SectionsTable : public RowTable<SectionRow> {
+class SectionsTable : public HeldTable<SectionRow> {
  public:
-  explicit SectionsTable(const Recording& recording) : timeline_(recording.timeline()) {}
+  explicit SectionsTable(const Recording& recording) : HeldTable(recording), timeline_(recording.timeline()) {}
   Status init(const TableRequest& request) {
     using Row = SectionRow;
     time_ = request.time;
@@ -72,9 +72,9 @@ struct VersionRow {
   Timeline::VersionInfo version;
 };
 
-class VersionsTable : public RowTable<VersionRow> {
+class VersionsTable : public HeldTable<VersionRow> {
  public:
-  explicit VersionsTable(const Recording& recording) : timeline_(recording.timeline()), names_(recording) {}
+  explicit VersionsTable(const Recording& recording) : HeldTable(recording), timeline_(recording.timeline()), names_(recording) {}
   Status init(const TableRequest& request) {
     using Row = VersionRow;
     time_ = request.time;
@@ -127,9 +127,9 @@ class VersionsTable : public RowTable<VersionRow> {
   uint32_t number_ = 0;
 };
 
-class FindingsTable : public RowTable<Finding> {
+class FindingsTable : public HeldTable<Finding> {
  public:
-  explicit FindingsTable(const Recording& recording) : recording_(recording), records_(text_records(recording)) {}
+  explicit FindingsTable(const Recording& recording) : HeldTable(recording), records_(text_records(recording)) {}
   Status init(const TableRequest& request) {
     time_ = request.time;
     std::vector<RowColumn<Finding>> columns;
@@ -157,7 +157,6 @@ class FindingsTable : public RowTable<Finding> {
   }
 
  private:
-  const Recording& recording_;
   const TextRecords records_;
   Interval time_;
   NameList kinds_;

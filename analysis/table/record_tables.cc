@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kMostSamples = 10'000'000;
 
-class SamplesTable : public RowTable<OtherEvent> {
+class SamplesTable : public HeldTable<OtherEvent> {
  public:
-  explicit SamplesTable(const Recording& recording) : recording_(recording), names_(recording) {}
+  explicit SamplesTable(const Recording& recording) : HeldTable(recording), names_(recording) {}
   Status init(const TableRequest& request) {
     using Row = OtherEvent;
     if (is_read_once(request.path)) {
@@ -111,7 +111,6 @@ class SamplesTable : public RowTable<OtherEvent> {
     out += '"';
   }
 
-  const Recording& recording_;
   TableRequest request_;
   PlaceNames names_;
   OtherEvents samples_;

@@ -123,6 +123,36 @@ class RowTable : public Table {
   bool over_ = false, fill_now_ = false;
 };
 
+/// A table of what the recording holds without its trace. The end of the trace's progress is that of the table.
+template <typename Row>
+class HeldTable : public RowTable<Row> {
+ public:
+  explicit HeldTable(const Recording& recording) : recording_(recording) {}
+  [[nodiscard]] Result<RowBatch> next() override {
+    const Error stopped{ErrorCode::cancelled, "the caller cancelled the operation", 0};
+    if (cancelled_ && cancelled_()) return stopped;
+    Result<RowBatch> batch = RowTable<Row>::next();
+    if (cancelled_ && cancelled_()) return stopped;
+    if (progress_) progress_(batch.ok() && batch->rows == 0 ? total_bytes_ : 0, total_bytes_);
+    return batch;
+  }
+
+ protected:
+  /// As RowTable::choose().
+  [[nodiscard]] Status choose(const std::vector<RowColumn<Row>>& all, const TableRequest& request, std::string_view table) {
+    cancelled_ = request.cancelled;
+    progress_ = request.progress;
+    total_bytes_ = trace_bytes(recording_, request.streams);
+    return RowTable<Row>::choose(all, request, table);
+  }
+  const Recording& recording_;
+
+ private:
+  std::function<bool()> cancelled_;
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress_;
+  uint64_t total_bytes_ = 0;
+};
+
 // Columns of rows with a member, or with a function of the row.
 template <typename Row, typename T, typename Get>
 RowColumn<Row> value_column(std::string_view name, ColumnType type, const Get& get, bool by_default = true) {

@@ -45,6 +45,14 @@ Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, co
   return chosen;
 }
 
+uint64_t trace_bytes(const Recording& recording, const std::vector<uint32_t>& streams) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < recording.streams().size(); ++i) {
+    if (streams.empty() || std::find(streams.begin(), streams.end(), i) != streams.end()) bytes += recording.streams()[i].size_bytes;
+  }
+  return bytes;
+}
+
 Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request) {
   for (const uint32_t stream : request.streams) {
     if (stream >= recording.streams().size()) {

@@ -52,6 +52,9 @@ class Table {
   [[nodiscard]] virtual Result<RowBatch> next() = 0;
 };
 
+/// Returns the bytes of trace of these streams; empty: of all.
+[[nodiscard]] uint64_t trace_bytes(const Recording& recording, const std::vector<uint32_t>& streams);
+
 /// Names of all tables, in the order of docs/TABLES.md.
 [[nodiscard]] std::span<const std::string_view> table_names();
 

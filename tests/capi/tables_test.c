@@ -142,7 +142,7 @@ static void progress(void* user, uint64_t done, uint64_t total) {
 }
 
 static void test_control(const char* folder) {
-  static const char* const tables[] = {"blocks", "branches", "calls", "functions", "edges", "events", "gaps"};
+  static const char* const tables[] = {"blocks", "branches", "calls", "functions", "edges", "events", "gaps", "findings", "sections", "versions", "samples"};
   ptd_recording* recording = open_data(folder, "demo");
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
     for (uint32_t one = 0; one < 2; ++one) { /* all streams, or stream 1; a window */

@@ -14,7 +14,11 @@ constexpr uint32_t kItemsPerCheck = 4096;  // between two looks at `cancelled`
 }  // namespace
 
 FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
-    : recording_(recording), request_(request), cursor_(recording, request.streams, request.time), contexts_(recording.streams().size()) {
+    : recording_(recording),
+      request_(request),
+      cursor_(recording, request.streams, request.time),
+      contexts_(recording.streams().size()),
+      total_bytes_(trace_bytes(recording, request.streams)) {
   cursor_.free_ended();
   if (request.unit) cursor_.set_range(request.unit->from_offset, request.unit->to_offset);
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
@@ -22,8 +26,6 @@ FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
     contexts_[i].row.cpu = recording.streams()[i].cpu;
     contexts_[i].row.tid = recording.streams()[i].tid;
     contexts_[i].wanted = wants(contexts_[i].row);
-    const auto& wanted = request.streams;
-    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), i) != wanted.end()) total_bytes_ += recording.streams()[i].size_bytes;
   }
 }
 

@@ -54,7 +54,7 @@ class FlowWalk {
   const TableRequest request_;
   RecordingCursor cursor_;
   std::vector<Context> contexts_;  ///< one a stream
-  uint64_t total_bytes_ = 0;
+  const uint64_t total_bytes_;
   uint32_t until_check_ = 0;
 };
 
