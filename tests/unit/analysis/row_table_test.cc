@@ -77,7 +77,8 @@ TEST(RowTable, AValueThatNoColumnHoldsIsNull) {
     const Result<RowBatch> batch = table.next();
     ASSERT_TRUE(batch.ok());
     if (batch.value().rows == 0) break;
-    for (size_t i = 0; i < batch.value().rows; ++i) nulls.push_back(batch.value().columns.front().nulls() != 0);
+    const Column& column = batch.value().columns.front();
+    for (size_t i = 0; i < column.rows(); ++i) nulls.push_back(!column.valid().empty() && (column.valid()[i / 8] >> (i % 8) & 1) == 0);
   }
   EXPECT_EQ(nulls, (std::vector<bool>{false, true, false}));
   munmap(memory, kSize);
