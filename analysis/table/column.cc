@@ -80,14 +80,15 @@ int32_t NameList::index_of(std::string_view name) {
 }
 
 bool Column::put_text(std::string_view text) {
-  const bool fits = text.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()) - values_.size();
-  if (fits) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-    values_.insert(values_.end(), bytes, bytes + text.size());
+  if (text.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()) - values_.size()) {
+    put_no_text();
+    return false;
   }
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  values_.insert(values_.end(), bytes, bytes + text.size());
   offsets_.push_back(static_cast<int32_t>(values_.size()));
   add_valid(1, 1);
-  return fits;
+  return true;
 }
 
 void Column::put_no_text() {

@@ -188,7 +188,7 @@ class Column {
   void add_names(std::span<int32_t> indexes);
   /// Appends the last row `count` times; not for text, binary and booleans.
   void repeat_last(size_t count);
-  /// One value of text or binary; text must be UTF-8. False: it exceeds the limit of the column, which gets an empty value.
+  /// One value of text or binary; text must be UTF-8. False: it exceeds the limit of the column, which gets null.
   bool put_text(std::string_view text);
   void put_no_text();
 

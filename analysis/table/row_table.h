@@ -30,6 +30,7 @@ struct RowColumn {
   std::function<void(std::span<const Row> rows, Column& out)> fill;
   NameList* names = nullptr;    ///< of a column of names
   bool same_in_group = false;   ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
+  std::function<size_t(const Row& row)> most_bytes = {};  ///< of text and bytes: the value is not larger. May be empty if all values of a stage fit
 };
 
 /// Takes rows from produce() in pieces that stay in the cache, and fills the wanted columns one after the other.
@@ -58,7 +59,8 @@ class RowTable : public Table {
         }
         if (rows_.empty()) break;
       }
-      const size_t count = std::min({batch_rows_ - batch.rows, rows_.size() - given_, kStage});
+      const size_t count = fitting(batch, std::min({batch_rows_ - batch.rows, rows_.size() - given_, kStage}));
+      if (count == 0) break;
       for (size_t i = 0; i < columns_.size(); ++i) fill(columns_[i], given_, count, batch.columns[i]);
       given_ += count;
       while (group_ < group_ends_.size() && group_ends_[group_] <= given_) ++group_;
@@ -75,6 +77,8 @@ class RowTable : public Table {
   /// Appends some rows, possibly none; false: these are the last.
   [[nodiscard]] virtual Result<bool> produce(std::vector<Row>& rows) = 0;
 
+  /// Ends a batch before a column of it has more bytes, unless a single value does.
+  void set_most_bytes(size_t bytes) { most_bytes_ = bytes; }
   /// produce() may call it when rows refer to what its next call frees.
   void fill_now() { fill_now_ = true; }
   /// produce() may call it when the rows since the last call, the last of which is the last of `rows`, have the same context.
@@ -96,9 +100,20 @@ class RowTable : public Table {
 
  private:
   static constexpr size_t kStage = 1024;             // rows filled at once: they fit the L2 cache
-  static constexpr size_t kMostBytes = 256U << 20;  // of one column of a batch; offsets have 31 bits
-  [[nodiscard]] static bool is_large(const RowBatch& batch) {
-    return std::any_of(batch.columns.begin(), batch.columns.end(), [](const Column& column) { return column.values().size() > kMostBytes; });
+  [[nodiscard]] bool is_large(const RowBatch& batch) const {
+    return std::any_of(batch.columns.begin(), batch.columns.end(), [this](const Column& column) { return column.values().size() > most_bytes_; });
+  }
+  /// Returns how many of the next `count` rows fit the batch. The first row of a batch always does.
+  [[nodiscard]] size_t fitting(const RowBatch& batch, size_t count) const {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!columns_[i].most_bytes) continue;
+      size_t bytes = batch.columns[i].values().size();
+      for (size_t row = 0; row < count; ++row) {
+        bytes += columns_[i].most_bytes(rows_[given_ + row]);
+        if (bytes > most_bytes_ && batch.rows + row != 0) count = row;
+      }
+    }
+    return count;
   }
   /// Fills a column from `count` rows of rows_ from `first` on.
   void fill(RowColumn<Row>& column, size_t first, size_t count, Column& out) {
@@ -119,6 +134,7 @@ class RowTable : public Table {
   std::vector<size_t> group_ends_;  // indexes of rows_, ascending
   size_t group_ = 0;                // the first that ends after given_
   size_t batch_rows_ = 0, given_ = 0;
+  size_t most_bytes_ = 256U << 20;  // of one column of a batch; offsets have 31 bits
   size_t last_rows_ = 0;  // of the batch before
   bool over_ = false, fill_now_ = false;
 };
@@ -185,7 +201,7 @@ RowColumn<Row> name_column(std::string_view name, NameList& names, const Get& ge
   };
   return {{name, ColumnType::name, true}, by_default, fill, &names, false};
 }
-/// get(row) is text or bytes as std::string_view with a data() of nullptr for null.
+/// get(row) is text or bytes as std::string_view with a data() of nullptr for null. What is larger than 2 GiB is null too.
 template <typename Row, typename Get>
 RowColumn<Row> text_column(std::string_view name, ColumnType type, const Get& get, bool by_default = true) {
   const auto fill = [get, type](std::span<const Row> rows, Column& out) {
@@ -200,7 +216,9 @@ RowColumn<Row> text_column(std::string_view name, ColumnType type, const Get& ge
       }
     }
   };
-  return {{name, type, true}, by_default, fill, nullptr, false};
+  constexpr size_t kMostOfByte = 3;  // of a byte that is not UTF-8: see valid_utf8()
+  const auto most_bytes = [get, type](const Row& row) { return (type == ColumnType::text ? kMostOfByte : 1) * std::string_view(get(row)).size(); };
+  return {{name, type, true}, by_default, fill, nullptr, false, most_bytes};
 }
 
 }  // namespace ptd

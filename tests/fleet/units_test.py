@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans and units against the whole recording, through the C API: every table, row for row. Usage: units_test.py LIBRARY SOURCE COMMAND
 
-The second source is the decode of the recording itself, in one piece.
+The second source is the decode of the recording itself, in one piece. Environment: PTDECODE_PLUGIN, CC.
 """
 import collections
 import ctypes
@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,15 @@ sys.path.insert(0, str(SOURCE / "tests" / "tables"))
 from arrow_reader import ArrowArrayStream, Library, c_char_p, c_void_p  # noqa: E402
 
 NONE = 0xFFFFFFFF
+#: Units without any step, in the loop, and some with many.
+PROGRAM = """
+#define APART __attribute__((noinline))
+volatile int sum;
+APART int loop(int n) { for (int i = 0; i < n; i++) if (i % 3) sum += i; else sum ^= i; return sum; }
+APART int leaf(int n) { sum += n; return n; }
+APART int calls(int n) { for (int i = 0; i < n; i++) sum += leaf(i); return sum; }
+int main() { calls(3000); loop(40000); calls(3000); return 0; }
+"""
 CODE = ["code", "code_offset"]
 TABLES = {
     "edges": ["count", "uncertain", "flags", "space", "ip", "symbol", "to", "to_symbol", "first_ns", *CODE, "to_code", "to_code_offset"],
@@ -249,6 +259,21 @@ class Units(unittest.TestCase):
                 found, units = compare(self.library, SOURCE / "data" / name, unit_bytes, self.folder)
                 self.assertEqual(found, {})
                 self.assertGreater(units, 1)
+
+    @unittest.skipUnless(shutil.which("qemu-x86_64") and "PTDECODE_PLUGIN" in os.environ, "needs qemu-x86_64 and the plugin")
+    def test_cycles(self):
+        """Cycles that a unit counts after its last step, or without any step, are in the merged tables."""
+        source, program, recording = (self.folder / name for name in ("program.c", "program", "run.data"))
+        source.write_text(PROGRAM)
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", source, "-o", program], check=True)
+        self.command("record", "--emulate", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "--psb-period", 0, "--cyc", "-o", recording, "--", program)
+        found, units = compare(self.library, recording, 3000, self.folder)
+        self.assertEqual(found, {})
+        self.assertGreater(units, 5)
+        whole = self.library.open(recording)
+        cycles = dict(self.library.rows(whole, "functions", columns=["function", "self_cycles"]))
+        self.library.close(whole)
+        self.assertGreater(cycles["loop"], 0)
 
     def test_whole_plan(self):
         """A plan opens like the recording that it was made from."""

@@ -62,6 +62,20 @@ TEST(CycleShare, WhatWasCountedBeforeAnythingRanIsNobodys) {
   EXPECT_EQ(cycles.take(10, kRuns, 1030), 30U);
 }
 
+// A walk that begins a few segments before it has the same shares.
+TEST(CycleShare, SharesDependOnTheLastSegmentsWithCounts) {
+  CycleShare cycles;
+  for (const uint64_t rate : {90, 2, 2, 2, 2}) {
+    cycles.begin_segment();
+    cycles.take(0, kRuns, 0);
+    cycles.take(100, kRuns, 100 * rate);
+  }
+  for (size_t i = 0; i < 2 * CycleShare::kRateSegments; ++i) {
+    cycles.begin_segment();  // without counts
+    EXPECT_EQ(cycles.take(100, kRuns, {}), 200U);
+  }
+}
+
 TEST(CycleShare, WithoutCountsThereAreNone) {
   CycleShare cycles;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(cycles.take(100, i % 2 == 0, 0), 0U);

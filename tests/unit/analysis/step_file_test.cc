@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/walk/group_builder.h"
+#include "analysis/walk/recorded_steps.h"
 #include "image/base/fnv.h"
 #include "perfio/zstd_stream.h"
 
@@ -26,13 +27,13 @@ class StepFile : public testing::Test {
     (void)std::remove(path_.c_str());
     (void)std::remove(all_steps_path(path_).c_str());
   }
-  void write(const StepItems& items) const {
+  void write(const StepItems& items, const FlowPosition& tail = {}) const {
     FunctionTable functions;
     auto file = StepFileWriter::create(path_, kHead, true);
     ASSERT_TRUE(file.ok());
     for (const FlowStep& step : items.steps) (*file)->add(step, functions);
     (*file)->add(items, functions);
-    ASSERT_TRUE((*file)->finish(0, true, {}, functions).ok());
+    ASSERT_TRUE((*file)->finish(tail, true, {}, functions).ok());
   }
   // Reads all items; the last result.
   Result<bool> read(StepItems& items) const {
@@ -75,6 +76,29 @@ TEST_F(StepFile, EqualStepsAreReadAgain) {
   EXPECT_EQ(steps.front().time, written.steps[150000].time);
 }
 
+TEST_F(StepFile, WhatFollowsTheLastStepsOfUnitsGoesToTheNextStep) {
+  StepItems items = equal_steps(1);
+  items.steps.front().instructions = 10;
+  items.steps.front().cycles = 30;
+  write(items, {4, 7});
+  const std::vector<StepFiles::File> files = {{0, path_}, {1, path_}};
+  for (const bool all : {false, true}) {
+    RecordedSteps steps(files, all);
+    FunctionTable functions;
+    FunctionProfile totals;
+    StepItems found;
+    for (;;) {
+      const Result<bool> more = steps.next(found, functions, totals);
+      ASSERT_TRUE(more.ok());
+      if (!more.value()) break;
+      EXPECT_EQ(found.steps.front().instructions, steps.unit() == 0 ? 10U : 14U);
+      EXPECT_EQ(found.steps.front().cycles, steps.unit() == 0 ? 30U : 37U);
+      found.clear();
+    }
+    EXPECT_EQ(steps.unit(), 1U);
+  }
+}
+
 // A block with all steps goes on with steps of functions that the block with the groups does not name.
 TEST_F(StepFile, StepsAreReadBeforeTheNamesOfLaterOnesInTheirBlock) {
   FunctionTable written;
@@ -91,7 +115,7 @@ TEST_F(StepFile, StepsAreReadBeforeTheNamesOfLaterOnesInTheirBlock) {
     for (const FlowStep& step : items->steps) (*file)->add(step, written);
     (*file)->add(*items, written);
   }
-  ASSERT_TRUE((*file)->finish(0, true, {}, written).ok());
+  ASSERT_TRUE((*file)->finish({}, true, {}, written).ok());
   auto reader = StepFileReader::open(path_);
   ASSERT_TRUE(reader.ok());
   FunctionTable functions;
