@@ -1,5 +1,5 @@
 // PokeFold and LossFold: what a folded log keeps of changes of kernel code and of losses.
-#include "capture/live/session/poke_fold.h"
+#include "capture/live/session/fold/poke_fold.h"
 
 #include "perfio/format/feature_encode.h"
 #include "tests/unit/live/session_feed.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "capture/live/session/loss_fold.h"
+#include "capture/live/session/fold/loss_fold.h"
 #include "ptdecode/types.h"
 
 namespace ptd::live {

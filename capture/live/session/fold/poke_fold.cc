@@ -1,5 +1,5 @@
 // PokeFold: see poke_fold.h.
-#include "capture/live/session/poke_fold.h"
+#include "capture/live/session/fold/poke_fold.h"
 
 #include <algorithm>
 #include <utility>
