@@ -40,7 +40,7 @@ struct LogEntry {
 };
 
 /// The last records of a session, preceded by the state that older records left: threads and their names, mappings, existing kernel code.
-/// When the log is full, its older part is folded into that state: ended processes are dropped, a mapping keeps its last record. There are
+/// When the log is full, its older part is folded into that state (state_fold.h): ended processes are dropped, a mapping keeps its last record. There are
 /// two areas: folding fills the other one and then switches with one store, so the log is consistent at any time, even if a process is
 /// killed. One process writes; another may continue after its death.
 ///

@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
-#include "capture/live/session/announce_fold.h"
-#include "capture/live/session/loss_fold.h"
-#include "capture/live/session/poke_fold.h"
+#include "capture/live/session/fold/announce_fold.h"
+#include "capture/live/session/fold/loss_fold.h"
+#include "capture/live/session/fold/poke_fold.h"
 #include "capture/live/session/session_log.h"
 
 namespace ptd::live {

@@ -1,5 +1,5 @@
 // AnnounceFold: however often announcements are folded, the code that they lead to is the same, and a loss stays one.
-#include "capture/live/session/announce_fold.h"
+#include "capture/live/session/fold/announce_fold.h"
 
 #include <gtest/gtest.h>
 

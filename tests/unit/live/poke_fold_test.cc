@@ -1,5 +1,5 @@
 // PokeFold and LossFold: what a folded log keeps of changes of kernel code and of losses.
-#include "capture/live/session/poke_fold.h"
+#include "capture/live/session/fold/poke_fold.h"
 
 #include "perfio/format/feature_encode.h"
 #include "tests/unit/live/session_feed.h"
@@ -53,38 +53,17 @@ class PokeFolding : public testing::Test {
   Feed feed_{*log_};
 };
 
-TEST_F(PokeFolding, TheLastPokeOfEachPlaceStaysAsItWas) {
+TEST_F(PokeFolding, PokesStayAsTheyWere) {
   feed_(KsymbolRecord{kSlots, 4096, kOol, false, "kprobe_insn_page"});
-  feed_(poke(kSlots, {}, filled(16, 0xcc)));                      // 2
-  feed_(poke(0xffffffff81000000, filled(5, 1), filled(5, 2)));    // 3
-  feed_(poke(0xffffffff81000000, filled(5, 2), filled(5, 3)));    // 4: replaces it
-  feed_(poke(kSlots + 4, filled(4, 0xcc), filled(4, 0x90)));      // 5: in the code of 2
-  feed_(poke(0xffffffff81000010, filled(2, 1), filled(2, 2)));    // 6
-  feed_(poke(0xffffffff8100000e, filled(5, 1), filled(5, 3)));    // 7: covers it
-  feed_(poke(0xffffffff81000012, filled(5, 3), filled(5, 4)));    // 8: overlaps it
+  feed_(poke(kSlots, {}, filled(16, 0xcc)));
+  feed_(poke(0xffffffff81000000, filled(5, 1), filled(5, 2)));
+  feed_(poke(0xffffffff81000000, filled(5, 2), filled(5, 3)));
   fold();
-  EXPECT_EQ(times_of_pokes(*log_), (std::vector<uint64_t>{2, 4, 5, 7, 8}));
-  const Kept last = pokes_of(*log_).at(1);
+  EXPECT_EQ(times_of_pokes(*log_), (std::vector<uint64_t>{2, 3, 4}));
+  const Kept last = pokes_of(*log_).at(2);
   EXPECT_EQ(last.address, 0xffffffff81000000);
   EXPECT_TRUE(std::ranges::equal(last.old_bytes, filled(5, 2)));
   EXPECT_TRUE(std::ranges::equal(last.new_bytes, filled(5, 3)));
-}
-
-// Readers need the record that created the code: without it, the code would be older.
-TEST_F(PokeFolding, ACreationStaysUntilTheCodeGoes) {
-  feed_(poke(kSlots, {}, filled(16, 1)));
-  feed_(poke(kSlots, filled(16, 1), filled(16, 2)));
-  feed_(poke(kSlots, filled(16, 2), filled(16, 3)));
-  fold();
-  EXPECT_EQ(times_of_pokes(*log_), (std::vector<uint64_t>{1, 3}));
-  const uint64_t gone = feed_.time;
-  feed_(poke(kSlots, filled(16, 3), {}));
-  fold();
-  EXPECT_EQ(times_of_pokes(*log_), (std::vector<uint64_t>{gone}));
-  feed_(poke(kSlots, {}, filled(16, 4)));
-  fold();
-  ASSERT_EQ(pokes_of(*log_).size(), 1U);
-  EXPECT_EQ(pokes_of(*log_)[0].new_bytes[0], std::byte{4});
 }
 
 TEST_F(PokeFolding, PokesGoWithTheNameOfTheirCode) {
@@ -149,6 +128,42 @@ TEST_F(PokeFolding, LossesAreOneRecordForEachRing) {
     losses.push_back({entry.ring, trailer_time(entry.bytes), body.u64(), type == kRecordLostSamples});
   });
   EXPECT_EQ(losses, (std::vector<Loss>{{2, 2, 7, false}, {1, 3, 9, true}, {1, last, 111, false}}));
+}
+
+/// The times of the pokes that are left after more than kMaxBytes of pokes of one place, which come last.
+std::vector<uint64_t> times_when_full(const std::vector<Payload>& first) {
+  LossFold losses;
+  PokeFold pokes(losses);
+  uint64_t time = 0;
+  for (const Payload& payload : first) pokes.take(bytes_of(payload, ++time), 1);
+  const std::vector<std::byte> filler = bytes_of(poke(kSlots + 0x10000, filled(5, 1), filled(5, 1)), 1000);
+  for (uint64_t bytes = 0; bytes <= PokeFold::kMaxBytes; bytes += filler.size()) pokes.take(filler, 1);
+  std::vector<uint64_t> times;
+  pokes.each([&](uint16_t, const std::vector<std::byte>& record) {
+    if (trailer_time(record) <= time) times.push_back(trailer_time(record));
+  });
+  losses.each([](uint16_t, const std::vector<std::byte>&) { ADD_FAILURE() << "nothing was lost"; });
+  std::ranges::sort(times);
+  return times;
+}
+
+TEST(PokeFold, TheLastPokeOfEachPlaceStaysIfThereAreTooMany) {
+  EXPECT_EQ(times_when_full({poke(kSlots, filled(5, 1), filled(5, 2)),         // 1
+                             poke(kSlots, filled(5, 2), filled(5, 3)),         // 2: replaces it
+                             poke(kSlots + 16, filled(2, 1), filled(2, 2)),    // 3
+                             poke(kSlots + 14, filled(5, 1), filled(5, 3)),    // 4: covers it
+                             poke(kSlots + 18, filled(5, 3), filled(5, 4))}),  // 5: overlaps it
+            (std::vector<uint64_t>{2, 4, 5}));
+}
+
+// Readers need the record that created the code: without it, the code would be older.
+TEST(PokeFold, ACreationStaysUntilTheCodeGoes) {
+  std::vector<Payload> fed = {poke(kSlots, {}, filled(16, 1)), poke(kSlots, filled(16, 1), filled(16, 2)), poke(kSlots, filled(16, 2), filled(16, 3))};
+  EXPECT_EQ(times_when_full(fed), (std::vector<uint64_t>{1, 3}));
+  fed.push_back(poke(kSlots, filled(16, 3), {}));
+  EXPECT_EQ(times_when_full(fed), (std::vector<uint64_t>{4}));
+  fed.push_back(poke(kSlots, {}, filled(16, 4)));
+  EXPECT_EQ(times_when_full(fed), (std::vector<uint64_t>{5}));
 }
 
 TEST(PokeFold, TooManyPlacesCountAsLost) {

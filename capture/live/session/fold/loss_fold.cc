@@ -1,5 +1,5 @@
 // LossFold: see loss_fold.h.
-#include "capture/live/session/loss_fold.h"
+#include "capture/live/session/fold/loss_fold.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // AnnounceFold: see announce_fold.h.
-#include "capture/live/session/announce_fold.h"
+#include "capture/live/session/fold/announce_fold.h"
 
 #include <algorithm>
 #include <utility>
