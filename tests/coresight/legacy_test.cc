@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint32_t kCcerOfSnowball = 0x000008ea;  // bit 28 is 0: timestamps are Gray-coded
-
 /// Returns the peer's name for a packet.
 std::string listed_name(const arm::LegacyPacket& packet, arm::Protocol protocol) {
   const std::string name = packet.name;
