@@ -62,30 +62,33 @@ class SymbolFolder {
 
 Error system_failure(const std::string& what) { return Error{ErrorCode::read_failed, what + ": " + std::strerror(errno), 0}; }
 
-/// Takes SIGTERM and SIGHUP as events, so that what is to be removed at the end is removed.
+/// Takes SIGINT, SIGTERM and SIGHUP as events, so that what is to be removed at the end is removed. Those that are ignored stay ignored.
 class EndSignals {
  public:
   EndSignals() {
     sigset_t signals;
     sigemptyset(&signals);
-    for (const int signal : {SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction now {};  // a blocked signal is readable even if it is ignored
+      if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+    }
     if (sigprocmask(SIG_BLOCK, &signals, nullptr) == 0) fd_ = Fd(signalfd(-1, &signals, SFD_CLOEXEC));
   }
-  /// Waits until `in` is ready, at most `timeout_ms`, and returns whether it is; -1 on an error. Sets ended().
+  /// Waits until `in` is ready, at most `timeout_ms`, and returns whether it is; -1 on an error. Sets ended() if a signal has come.
   int wait(int in, int timeout_ms) {
     pollfd wanted[] = {{in, POLLIN, 0}, {fd_.get(), POLLIN, 0}};
     const int ready = poll(wanted, fd_.ok() ? 2 : 1, timeout_ms);
-    ended_ = ended_ || (ready > 0 && wanted[1].revents != 0);
+    if (signalfd_siginfo come{}; ready > 0 && wanted[1].revents != 0 && read(fd_.get(), &come, sizeof come) == sizeof come)
+      number_ = static_cast<int>(come.ssi_signo);
     return ready > 0 ? wanted[0].revents != 0 : ready;
   }
-  [[nodiscard]] bool ended() const { return ended_; }
+  [[nodiscard]] bool ended() const { return number_ != 0; }
+  [[nodiscard]] int exit_status() const { return ended() ? 128 + number_ : kExitOk; }
 
  private:
   Fd fd_;
-  bool ended_ = false;
+  int number_ = 0;  ///< of the signal that came last
 };
-
-int exit_status(const EndSignals& signals) { return signals.ended() ? 128 + SIGTERM : kExitOk; }
 
 /// Waits on the loopback interface for one peer.
 Result<Fd> accept_one(int port, EndSignals& signals) {
@@ -192,16 +195,16 @@ int run_replay(const ReplayWords& words) {
   replay::GdbServer server(**recording, filter, folder.path());
   if (server.session().current() == replay::kNoThread)
     return report_no_flow(**recording, replay::ReplayCursor(server.session().cursor()), !(words.cpus + words.pids + words.tids + words.time).empty());
+  if (words.port < 0) std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
   EndSignals signals;
   if (words.port < 0) {
-    std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
     serve(server, signals, 0, 1);
-    return exit_status(signals);
+    return signals.exit_status();
   }
   const Result<Fd> peer = accept_one(words.port, signals);
-  if (!peer) return signals.ended() ? exit_status(signals) : report_error(peer.error());
+  if (!peer) return signals.ended() ? signals.exit_status() : report_error(peer.error());
   serve(server, signals, peer->get(), peer->get());
-  return exit_status(signals);
+  return signals.exit_status();
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
+#include "image/base/inherited_signals.h"
 #include "image/base/whole_file.h"
 
 namespace ptd::cli {
@@ -29,11 +30,14 @@ namespace {
 
 using live::RecordChoice;
 
-/// A descriptor that is readable once a signal requests the end of this process. The signals have no other effect.
+/// A descriptor that is readable once a signal requests the end of this process. The signals have no other effect. What the caller ignored, as nohup
+/// does, stays ignored, except SIGINT: shells ignore it in background commands, and scripts stop a recording with it.
 int watch_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (number == SIGINT || !was_ignored(number)) sigaddset(&set, number);
+  }
   (void)sigprocmask(SIG_BLOCK, &set, nullptr);
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }

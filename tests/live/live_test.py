@@ -358,6 +358,19 @@ class Life(Recorded):
         self.assertTrue(alive(pid))
         self.script(path)
 
+    def test_nohup_ignores_a_hangup(self):
+        """SIGINT ends the recording even if it is ignored: scripts stop commands in their background with it."""
+        target, pid = self.target("forever")
+        path = self.dir / "p"
+        ignore = lambda: [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGINT)]
+        own = self.record("-p", pid, "-o", path, preexec_fn=ignore)
+        self.wait_for_file(path)
+        own.send_signal(signal.SIGHUP)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            own.wait(0.5)
+        own.send_signal(signal.SIGINT)
+        self.assertEqual(own.wait(60), 0, own.stderr.read())
+
     def test_what_is_lost_behind_the_last_record_is_told(self):
         target, pid = self.target("maps")
         path = self.dir / "p"

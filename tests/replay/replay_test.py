@@ -4,6 +4,7 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
 import collections
+import contextlib
 import gzip
 import json
 import os
@@ -445,19 +446,42 @@ class Truth(unittest.TestCase):
             self.assertTrue(peer.ask("qfThreadInfo").startswith("m"))
 
     def test_a_signal_removes_the_symbol_folder(self):
-        for signal_ in (signal.SIGTERM, signal.SIGHUP):
-            with tempfile.TemporaryDirectory() as folder:
-                server = subprocess.Popen([PTDECODE, "replay", "--gdb", "-q", "-i", DATA / "user" / "plain.bundle"], stdin=subprocess.PIPE,
-                                          stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": folder})
-                server.stdin.write(framed("?"))
-                server.stdin.flush()
-                self.assertEqual(server.stdout.read(1), b"+")
-                self.assertEqual(len(os.listdir(folder)), 1)
-                server.send_signal(signal_)
-                self.assertEqual(server.wait(timeout=60), 143)
-                self.assertEqual(os.listdir(folder), [])
-                server.stdin.close()
-                server.stdout.close()
+        for words, signals in (((), (signal.SIGTERM, signal.SIGHUP)), (("--port", "0"), (signal.SIGTERM, signal.SIGHUP, signal.SIGINT))):
+            for signal_ in signals:
+                with self.subTest(words=words, signal=signal_), tempfile.TemporaryDirectory() as folder, self.server(folder, *words) as server:
+                    self.assertEqual(len(os.listdir(folder)), 1)
+                    server.send_signal(signal_)
+                    self.assertEqual(server.wait(timeout=60), 128 + signal_)
+                    self.assertEqual(os.listdir(folder), [])
+
+    def test_an_ignored_signal_stays_ignored(self):
+        """As under nohup, or in the background of a script."""
+        for words in ((), ("--port", "0")):
+            for signal_ in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                ignore = lambda: signal.signal(signal_, signal.SIG_IGN)
+                with self.subTest(words=words, signal=signal_), tempfile.TemporaryDirectory() as folder, self.server(folder, *words, before=ignore) as server:
+                    server.send_signal(signal_)
+                    with self.assertRaises(subprocess.TimeoutExpired):
+                        server.wait(timeout=0.5)
+                    other = signal.SIGHUP if signal_ == signal.SIGTERM else signal.SIGTERM
+                    server.send_signal(other)
+                    self.assertEqual(server.wait(timeout=60), 128 + other)
+
+    @contextlib.contextmanager
+    def server(self, folder, *words, before=None):
+        """A server that waits for packets, or for a client."""
+        with subprocess.Popen([PTDECODE, "replay", "--gdb", "-q", *words, "-i", DATA / "user" / "plain.bundle"], stdin=subprocess.PIPE, preexec_fn=before,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": folder}) as server:
+            try:
+                if words:
+                    self.assertIn(b"waiting for a debugger", server.stderr.readline())
+                else:
+                    server.stdin.write(framed("?"))
+                    server.stdin.flush()
+                    self.assertEqual(server.stdout.read(1), b"+")
+                yield server
+            finally:
+                server.kill()
 
     def test_port_takes_one_client_on_loopback(self):
         server = subprocess.Popen([PTDECODE, "replay", "--gdb", "--port", "0", "-q", "-i", self.static.path], stderr=subprocess.PIPE, text=True)

@@ -13,6 +13,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr uint64_t kFeedBytes = 256;
+constexpr uint32_t kBinaryTimestamps = 1U << 28;  // ETMCCER
 
 /// Returns the raw value of an enumerator. The library leaves fields that a packet does not use uninitialised, possibly not a valid
 /// enumerator.
@@ -288,6 +289,18 @@ Peer registers_of(const TraceConfig& config) {
   return peer;
 }
 
+/// Returns whether timestamps are Gray-coded ([ETMv3] "Configuration Code Extension Register"). Binary if the register is not known.
+bool is_gray(const TraceConfig& config) {
+  const bool has_register = config.protocol == Protocol::ptm || config.protocol == Protocol::etmv3;
+  return has_register && config.idr1 != 0 && (config.idr1 & kBinaryTimestamps) == 0;
+}
+
+/// Returns the number of a Gray code: each bit is the XOR of that bit and all higher ones of the code.
+constexpr uint64_t number_of(uint64_t gray) {
+  for (unsigned shift = 1; shift < 64; shift *= 2) gray ^= gray >> shift;
+  return gray;
+}
+
 /// Serialises creating, configuring and destroying decode trees: the library keeps them in a global map without a lock. Feeding a tree
 /// touches only that tree, and the library's one logger, which keeps the last error that it logs (ocsdDefaultErrorLogger::LogError): it logs none.
 std::mutex trees_mutex;
@@ -307,6 +320,8 @@ struct LegacyReader::State {
     auto& state = *static_cast<State*>(const_cast<void*>(self));
     if (op == OCSD_OP_DATA && in != nullptr) {
       state.packets.push_back(from(*static_cast<const Peer*>(in)));
+      // The library has merged the bits of partial timestamps with earlier ones.
+      if (state.gray_timestamps) state.packets.back().value = number_of(state.packets.back().value);
       // The interface counts in 32 bits; a packet begins within 4 GiB of the bytes being fed.
       const auto back = static_cast<uint32_t>(state.offset) - static_cast<uint32_t>(index);
       state.packets.back().offset_bytes = static_cast<int32_t>(back) < 0 ? state.offset + (0U - back) : state.offset - back;
@@ -319,6 +334,7 @@ struct LegacyReader::State {
   Bytes bytes;
   ItmReader itm;
   bool is_itm = false;
+  bool gray_timestamps = false;
   uint64_t offset = 0;
   bool ended = false;
   dcd_tree_handle_t tree = C_API_INVALID_TREE_HANDLE;
@@ -356,6 +372,7 @@ LegacyReader::LegacyReader(Bytes bytes, const TraceConfig& config) : state_(std:
   state_->bytes = bytes;
   state_->itm = ItmReader(bytes);
   state_->is_itm = config.protocol == Protocol::itm;
+  state_->gray_timestamps = is_gray(config);
   state_->ended = state_->is_itm || !state_->create(config);
 }
 LegacyReader::~LegacyReader() = default;

@@ -46,7 +46,7 @@ struct LegacyPacket {
   uint32_t bits = 0;
   uint32_t number = 0;  ///< of the exception
   uint32_t context_id = 0, vmid = 0, cycles = 0;
-  uint64_t value = 0;                ///< timestamp; STM, ITM: data
+  uint64_t value = 0;                ///< timestamp, also a Gray-coded one as a number; STM, ITM: data
   uint32_t channel = 0, master = 0;  ///< STM; ITM: channel = stimulus port or packet type of the DWT
   bool has_timestamp = false;        ///< STM: the packet's own, in `timestamp`
   uint64_t timestamp = 0;

@@ -10,6 +10,9 @@
 
 namespace ptd::test {
 
+/// ETMCCER of cs-Snowball. Bit 28 is 0: timestamps are Gray-coded. The peer lists the codes.
+inline constexpr uint32_t kCcerOfSnowball = 0x000008ea;
+
 /// A snapshot with its expected results.
 struct Capture {
   std::string name, path, expected_dir, suffix;
