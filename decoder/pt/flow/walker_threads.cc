@@ -45,10 +45,10 @@ void Walker::set_thread(Flow& flow, Context context, TimeNs first, TimeNs last) 
   set_context(flow, context);
 }
 
-// Returns the program of a thread at another time than that of `context`.
+// Returns the program of a thread at another time than that of `context`; of space kNoSpace if no record names it.
 Context Walker::program_at(const Context& context, TimeNs time) const {
   const Context found = contexts_->at_thread(context.tid, time);
-  return context.tid > 0 && found.pid == context.pid && found.space != kNoSpace ? found : context;
+  return context.tid > 0 && found.pid == context.pid ? found : context;
 }
 
 // Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a flow that does is of
@@ -59,6 +59,7 @@ Context Walker::likely_program(FlowState& state, const Context& late, bool was_o
   Context likely = late;
   const auto add = [&](const Context& program, TimeNs when) {
     is_one = is_one || program.space == before.space;
+    differ = differ || program.space == kNoSpace;
     if (timeline_.section_at(program.space, state.ip, when) == kNoSection) return;
     fits_before = fits_before || program.space == before.space;
     if (!found) likely = program;

@@ -63,6 +63,12 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
   void tips(uint64_t ip, unsigned count) {
     while (count-- != 0) writer_.tip(ip);
   }
+  /// Code at `ip` runs, untraced before and after.
+  void runs(uint64_t ip) {
+    writer_.tip_pge(ip);
+    tips(ip, 1);
+    writer_.tip_pgd_suppressed();
+  }
   std::string threads(bool exact) {
     contexts_.sort();
     options_.exact_only = exact;
@@ -212,11 +218,6 @@ TEST_F(UnseenSwitch, OverflowOfUserCodeBeforeTheSwitch) {
 TEST_F(UnseenSwitch, ExecBetweenTwoTimingPackets) {
   options_.switch_entry = {};
   exec(1500);
-  const auto runs = [&](uint64_t ip) {
-    writer_.tip_pge(ip);
-    tips(ip, 1);
-    writer_.tip_pgd_suppressed();
-  };
   sync(1000, kUserLoop);
   mtcs(1);
   tips(kUserLoop, 1);
@@ -232,21 +233,32 @@ TEST_F(UnseenSwitch, ExecBetweenTwoTimingPackets) {
   }
 }
 
+// No record names the program before exec: it may have the same code.
+TEST_F(UnseenSwitch, ExecOfAnUnknownProgram) {
+  options_.switch_entry = {};
+  contexts_.add_thread(1, kTimeMin, {7, 1, kNoSpace});
+  contexts_.add_thread(1, TimeNs{1500}, {7, 1, other_});
+  sync(1000, 0);
+  mtcs(1);
+  runs(kUserLoop);
+  time(2000);
+  runs(kUserLoop);
+  per_cpu_ = false;
+  expect("1b?1b?1b1b");
+}
+
 // A program between two calls of exec: thread 1 may run code that otherwise only thread 2 has.
 TEST_F(UnseenSwitch, TwoExecsAndASwitchBetweenTwoTimingPackets) {
   options_.switch_entry = {};
   exec(1500);
   contexts_.add_thread(1, TimeNs{1600}, {7, 1, space_});
   contexts_.add_switch(0, TimeNs{1700}, {7, 2, other_});
-  sync(1000, kOtherLoop);
+  sync(1000, 0);
   mtcs(1);
-  tips(kOtherLoop, 1);
-  writer_.tip_pgd_suppressed();
+  runs(kOtherLoop);
   time(2000);
-  writer_.tip_pge(kOtherLoop);
-  tips(kOtherLoop, 1);
-  per_cpu_ = true;
-  expect("2b?2b");
+  runs(kOtherLoop);
+  expect("2b?2b?2b2b");
 }
 
 TEST_F(UnseenSwitch, TheRecordIsRightIfTheFlowDoesNotShowTheSwitch) {
