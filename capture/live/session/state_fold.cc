@@ -108,9 +108,13 @@ void StateFold::take_task(Bytes record, uint16_t ring, bool exit) {
     const auto known = from->second.names.find(parent_tid);
     if (known != from->second.names.end() && !known->second.empty()) name = renamed(known->second, pid, tid);
   }
+  if (pid != parent) {  // a new process: the EXIT of one with this number may be lost
+    processes_.erase(pid);
+    announced_.erase(pid);
+  }
   Process& process = processes_[pid];
   process.ring = ring;
-  if (pid != parent && from != processes_.end() && process.maps.empty()) {
+  if (pid != parent && from != processes_.end()) {
     process.maps = from->second.maps;
     for (Map& map : process.maps) map.record = renamed(std::move(map.record), pid, pid);
     if (const auto code = announced_.find(parent); code != announced_.end() && code->second.size_bytes() <= kMaxForkedBytes - forked_bytes_) {

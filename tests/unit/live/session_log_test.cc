@@ -68,6 +68,9 @@ TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
     feed(map(pid, 0x4000, "/bin/short"));
     feed(task(pid, 10, pid, 10, true));
   }
+  feed(task(20, 10, 20, 10, false));
+  feed(comm(20, 20, "old", true));
+  feed(map(20, 0x1000, "/bin/old"));  // its EXIT is lost
   feed(task(20, 10, 20, 10, false));  // a child without exec: it inherits everything from its parent
   for (int32_t pid = 3000; pid < 6000; ++pid) {
     feed(task(pid, 10, pid, 10, false));
