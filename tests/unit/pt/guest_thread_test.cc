@@ -63,13 +63,7 @@ class GuestThread : public testing::Test, protected TimedPackets {
   std::string threads(const Timeline& timeline, bool exact) {
     options_.exact_only = exact;
     Decoder decoder(timeline, contexts_, options_);
-    AuxSegment segment;
-    segment.bytes = bytes_;
-    segment.time = {TimeNs{1000}, TimeNs{5000}};
-    segment.tsc.use = true;
-    segment.break_before = AuxBreak::stream_start;
-    segment.cpu = 0;
-    decoder.begin(segment);
+    decoder.begin(segment(true));
     std::string threads;
     Batch batch;
     int32_t tid = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ptdecode/aux_segment.h"
 #include "ptdecode/pt/config.h"
 #include "ptdecode/pt/packet_writer.h"
 
@@ -32,6 +33,17 @@ class TimedPackets {
   }
   void mtcs(unsigned count) {  // each is 16 ns after the one before it, the first after the TSC
     while (count-- != 0) writer_.mtc(++mtc_);
+  }
+  /// The packets as the first segment of a stream, of cpu 0 or of thread 1.
+  [[nodiscard]] AuxSegment segment(bool per_cpu) const {
+    AuxSegment segment;
+    segment.bytes = bytes_;
+    segment.time = {TimeNs{1000}, TimeNs{5000}};
+    segment.tsc.use = true;
+    segment.break_before = AuxBreak::stream_start;
+    segment.cpu = per_cpu ? 0 : -1;
+    segment.tid = per_cpu ? -1 : 1;
+    return segment;
   }
 
   std::vector<std::byte> bytes_;

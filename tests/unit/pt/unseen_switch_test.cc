@@ -73,14 +73,7 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
     contexts_.sort();
     options_.exact_only = exact;
     Decoder decoder(timeline_, contexts_, options_);
-    AuxSegment segment;
-    segment.bytes = bytes_;
-    segment.time = {TimeNs{1000}, TimeNs{5000}};
-    segment.tsc.use = true;
-    segment.break_before = AuxBreak::stream_start;
-    segment.cpu = per_cpu_ ? 0 : -1;
-    segment.tid = per_cpu_ ? -1 : 1;
-    decoder.begin(segment);
+    decoder.begin(segment(per_cpu_));
     std::string threads, tid;
     Batch batch;
     for (bool more = true; more;) {
