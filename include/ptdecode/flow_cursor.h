@@ -31,8 +31,8 @@ enum class FlowItem : uint8_t {
 ///
 /// The order of items between two blocks:
 ///  - Events and gaps are in the order of their packets (stream_offset_bytes). A gap comes before an event of the same packet.
-///  - An event that ends the flow of a thread (disabled, async_disabled) comes before the mark of the next thread, or of its next program, and an event
-///  that begins it (enabled) comes after that mark.
+///  - An event that ends the flow of a thread (disabled, async_disabled, async_branch to code that is not traced) comes before the mark of the next
+///  thread, or of its next program, and an event that begins it (enabled) comes after that mark.
 ///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier
 ///  time.
 ///
@@ -126,9 +126,11 @@ class FlowCursor {
     return gap_first ? FlowItem::gap : FlowItem::event;
   }
   [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
-    const bool leaves = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
+    const bool is_untraced = event.kind == EventKind::async_branch && (event.flags & kEventHasTo) == 0;
+    const bool leaves = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled || is_untraced;
     if (mark.tid != context_.tid && event.kind == EventKind::enabled) return true;
-    if (leaves && context_.tid != -1 && (mark.tid != context_.tid || (!is_dated(mark) && mark.space != context_.space))) return false;  // also exec
+    const bool is_next = mark.tid != context_.tid || (!is_dated(mark) && mark.space != context_.space);  // thread, or program
+    if (leaves && context_.tid != -1 && is_next) return false;
     return !is_dated(mark) || !is_dated(event) || likeliest(mark) <= likeliest(event);
   }
   [[nodiscard]] static bool precedes(const Mark& mark, const Gap& gap) {

@@ -18,6 +18,11 @@ Mark mark_at(uint32_t before_block, uint64_t ns, int32_t tid = 1) {
   mark.time_known = ns != 0;
   return mark;
 }
+Mark program_at(uint32_t before_block, uint64_t ns, uint32_t space) {
+  Mark mark = mark_at(before_block, ns);
+  mark.space = SpaceId{space};
+  return mark;
+}
 Event event_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns, EventKind kind = EventKind::cbr) {
   Event event;
   event.kind = kind;
@@ -85,6 +90,12 @@ TEST(FlowCursor, Order) {
        batch_of(2, {mark_at(0, 5), mark_at(1, 5, 2)}, {event_at(1, 8, 7, EventKind::disabled), event_at(1, 9, 7)}, {})},
       {"what begins a thread's flow comes after its mark", "m1 b1 m2 e8 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 9, 2)}, {event_at(1, 8, 7, EventKind::enabled)}, {})},
+      {"likewise an exception whose handler is not traced", "m1 b1 e8 m2 b1",
+       batch_of(2, {mark_at(0, 0), mark_at(1, 0, 2)}, {event_at(1, 8, 0, EventKind::async_branch)}, {})},
+      {"and what comes before exec, without times", "m1 b1 e8 m1 b1",
+       batch_of(2, {program_at(0, 0, 1), program_at(1, 0, 2)}, {event_at(1, 8, 0, EventKind::async_branch)}, {})},
+      {"unless it is the same program", "m1 b1 m1 e8 b1",
+       batch_of(2, {program_at(0, 0, 1), program_at(1, 0, 1)}, {event_at(1, 8, 0, EventKind::async_branch)}, {})},
       {"unless it is the same thread", "m1 b1 m1 e8 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 6)}, {event_at(1, 8, 7, EventKind::async_disabled)}, {})},
   };
