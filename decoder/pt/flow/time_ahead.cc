@@ -48,6 +48,13 @@ uint64_t other_bytes(uint64_t word) {
   return (odd | ~large) & kHigh;
 }
 
+/// Sets both in one store: a load of both would wait for two.
+void set_at_once(Moment& moment, TimeNs about, uint64_t cycles) {
+  using Both [[gnu::vector_size(sizeof(Moment))]] = uint64_t;
+  const Both both = {about.value, cycles};
+  std::memcpy(&moment, &both, sizeof both);
+}
+
 /// Returns whether a packet shows that the TSC may be that of a VMX guest.
 bool is_of_guest(const Packet& packet) {
   return packet.kind == PacketKind::vmcs || (packet.kind == PacketKind::pip && (packet.flags & kFlagNonRoot) != 0);
@@ -148,7 +155,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   point.end_bytes = end;
   point.first = bounds_.first;
   point.last = bounds_.last;
-  point.moment = {bounds_.about, clock_.cycles()};
+  set_at_once(point.moment, bounds_.about, clock_.cycles());
   point.bounds = bounds;
 }
 void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, bool bounds) { date_here(point, offset, end, bounds); }

@@ -2,6 +2,7 @@
 #include "ptdecode/pt/pt_clock.h"
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -36,8 +37,9 @@ static_assert(std::is_trivially_copyable_v<PtClock> && sizeof(PtClock) < 200);
 
 PtClock::PtClock(const Config& config) {
   if (config.tsc_ctc_ratio_n != 0 && config.tsc_ctc_ratio_d != 0) {
-    ratio_n_ = config.tsc_ctc_ratio_n;
-    ratio_d_ = config.tsc_ctc_ratio_d;
+    const uint32_t common = std::gcd(config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d);
+    ratio_n_ = config.tsc_ctc_ratio_n / common;
+    ratio_d_ = config.tsc_ctc_ratio_d / common;
   }
   mtc_shift_ = config.mtc_period & 15;
   nominal_ = config.max_nonturbo_ratio;

@@ -143,7 +143,7 @@ class Runner {
   void add_mark(uint32_t before_block, TimeNs first, TimeNs last, TimeNs about, uint64_t cycles);
   void first_mark(Timed& t);
   void pop_call(Timed& t);
-  void emit(Timed& t, const BlockRun& run);
+  const Block& emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
   bool pass_here(Timed& t);
   BlockRun* run_now(Timed& t);

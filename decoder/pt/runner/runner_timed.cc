@@ -152,7 +152,7 @@ struct Runner::Timed {
 // Records that the last packet of the flow was written when it was generated. The next one gets a mark if the cycles have changed.
 [[gnu::always_inline]] inline void Runner::leave_packet(Timed& t) {
   t.cursor.leave();
-  t.mark_due |= t.cursor.left.cycles != t.cycles;
+  t.mark_due |= t.cursor.now.cycles != t.cycles;
 }
 
 [[gnu::always_inline]] inline void Runner::mark(Timed& t) {
@@ -197,15 +197,22 @@ struct Runner::Timed {
   marked_ = {flow_->mark.time, flow_->mark.cycles};
 }
 
-[[gnu::always_inline]] inline void Runner::emit(Timed& t, const BlockRun& run) {
+// Outputs the run's blocks. Returns the last one as it is in the code: loading it from the output would wait for the store.
+[[gnu::always_inline]] inline const Block& Runner::emit(Timed& t, const BlockRun& run) {
   mark(t);
   std::memcpy(static_cast<void*>(t.out), run.head.data(), sizeof run.head);
-  if (run.blocks > BlockRun::kHead) copy_blocks(t.out, code_.blocks(run.blocks_first), run.blocks);
+  const Block* blocks = run.head.data();
+  if (run.blocks > BlockRun::kHead) {
+    blocks = code_.blocks(run.blocks_first);
+    copy_blocks(t.out, blocks, run.blocks);
+  }
   t.out += run.blocks;
-  if (run.calls == 0) return;
+  const Block& last = blocks[run.blocks - 1];
+  if (run.calls == 0) return last;
   const RunId* calls = code_.calls(run);
   t.calls.push(calls[0]);
   for (uint32_t i = 1; i < run.calls; ++i) t.calls.push(calls[i]);
+  return last;
 }
 
 // Processes a timing packet at the cursor. Returns false at the end of the segment or at a sync point.
@@ -320,9 +327,10 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline bool Runner::take_timed_bit(Timed& t, const BlockRun& run, uint64_t window) {
   const uint64_t bit = window >> 63;
   if (run.end == RunEnd::jcc) {
-    emit(t, run);
+    Block last = emit(t, run);
     static_assert(static_cast<uint16_t>(BlockFlag::taken) == 1);
-    t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | bit);
+    last.flags = static_cast<uint16_t>(last.flags | bit);
+    t.out[-1] = last;
     t.at = run.next[bit];
     __builtin_prefetch(&t.runs[t.at]);  // it is read after a branch that is often mispredicted
     return true;
