@@ -16,9 +16,12 @@ uint64_t total_bytes(const CursorRequest& request) {
   return bytes;
 }
 
-void set_times(ptd_item& item, Interval time) {
-  item.time_first_ns = to_ns(time.first);
-  item.time_last_ns = to_ns(time.last);
+/// Sets the item's bounds, which contain its time: that one never goes back, and the bounds may, where the clock contradicts itself.
+void set_times(ptd_item& item, Interval time, TimeNs now) {
+  const bool known = now > kTimeMin && now < kTimeMax;
+  item.time_ns = to_ns(now);
+  item.time_first_ns = to_ns(known ? std::min(time.first, now) : time.first);
+  item.time_last_ns = to_ns(known ? std::max(time.last, now) : time.last);
 }
 
 class FlowItems final : public ItemSource {
@@ -51,12 +54,12 @@ class FlowItems final : public ItemSource {
  private:
   void fill(ptd_item& item, FlowItem kind, const StreamCursor& at) {
     if (kind == FlowItem::blocks) return fill_blocks(item, at);
-    if (kind == FlowItem::gap) return fill_gap(item, at.gap());
+    if (kind == FlowItem::gap) return fill_gap(item, at.gap(), at.now());
     item.kind = PTD_ITEM_MARK;
     if (kind == FlowItem::mark) return;
     const Event& event = at.event();
     item.kind = PTD_ITEM_EVENT;
-    set_times(item, event.time);
+    set_times(item, event.time, at.now());
     item.cycles = event.cycles;
     item.u.event = {static_cast<uint8_t>(event.kind), event.flags,   name(event.kind), event.from.value,
                     event.to.value,                   event.payload, event.aux,        event.stream_offset_bytes};
@@ -127,7 +130,7 @@ class BranchItems final : public ItemSource {
     const BranchRun& run = *source->run;
     fill_context(item, request_.recording->recording->streams()[source->stream], source->stream, run.context, run.time);
     if (run.gap) {
-      fill_gap(item, *run.gap);
+      fill_gap(item, *run.gap, run.time);
       return true;
     }
     branches_.clear();
@@ -165,13 +168,12 @@ void fill_context(ptd_item& item, const StreamInfo& info, uint32_t stream, const
   item.mode = static_cast<uint32_t>(context.mode);
   item.reserved = 0;
   item.cycles = context.cycles;
-  item.time_ns = to_ns(now);
-  set_times(item, context.time);
+  set_times(item, context.time, now);
 }
 
-void fill_gap(ptd_item& item, const Gap& gap) {
+void fill_gap(ptd_item& item, const Gap& gap, TimeNs now) {
   item.kind = PTD_ITEM_GAP;
-  set_times(item, gap.time);
+  set_times(item, gap.time, now);
   item.u.gap = {static_cast<uint8_t>(gap.reason), name(gap.reason),        sentence(gap.reason),
                 gap.ip.value,                     gap.stream_offset_bytes, gap.lost_bytes};
 }

@@ -52,6 +52,6 @@ class ItemSource {
 
 /// Fills the fields that all items have, from the last mark of the stream.
 void fill_context(ptd_item& item, const StreamInfo& info, uint32_t stream, const Mark& context, TimeNs now);
-void fill_gap(ptd_item& item, const Gap& gap);
+void fill_gap(ptd_item& item, const Gap& gap, TimeNs now);
 
 }  // namespace ptd::capi

@@ -243,6 +243,17 @@ class Equality(unittest.TestCase):
         self.assertEqual({places[ip][0] for ip in places}, {space.value})
         API.close(recording)
 
+    def test_the_bounds_of_an_items_time_contain_it(self):
+        """Also where the clock goes past the end of its segment, as in data/kernel, and in gaps."""
+        paths = [SOURCE / "data/kernel/kernel.bundle", CORPUS / "pt-perfdata-skylake/perf.data"]
+        for path in filter(pathlib.Path.exists, paths):
+            recording = API.open(path)
+            for kind in (ptd.FLOW, ptd.BRANCHES):
+                wrong = [(item.kind, *times) for item in API.items(recording, kind) if None not in (times := [
+                    unknown(time) for time in (item.time_first_ns, item.time_ns, item.time_last_ns)]) and times != sorted(times)]
+                self.assertEqual(wrong[:3], [], path)
+            API.close(recording)
+
     def test_the_frequency_of_a_snapshots_clock(self):
         """Without a frequency, times are ticks of the clock: 40 ns each at 25 MHz, and half of that at the double frequency. It is refused for other
         recordings and beyond 10^12."""

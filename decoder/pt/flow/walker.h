@@ -325,7 +325,8 @@ class Walker {
   void give_item_event(Flow& flow, const Item& item, Ip from);
   void give_bound_event(Flow& flow, const Item& item);
   void put_mark(Flow& flow, Interval time);
-  [[nodiscard]] Interval time_of(const Item& item) const { return {item.before, item.hi}; }
+  /// Returns the bounds of the time of the item's packet. The clock may be beyond the segment's end, which then bounds nothing.
+  [[nodiscard]] static Interval time_of(const Item& item) { return {item.before, std::max(item.before, item.hi)}; }
 
   Timeline timeline_;
   const ContextTrack* contexts_;
