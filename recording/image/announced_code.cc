@@ -122,10 +122,15 @@ class AnnouncedCode::Space {
     memory_.pass(until, [this](const MappedMemory& memory) {
       auto at = live_.upper_bound(memory.first);
       if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > memory.first) --at;
-      for (; at != live_.end() && at->first < memory.end; ++at) {
+      while (at != live_.end() && at->first < memory.end) {
         const Live& live = at->second;
-        const uint64_t first = std::max(at->first, memory.first), end = std::min(at->first + live.size, memory.end);
-        if (live.code && live.since <= memory.since) add_section(first, end - first, live.code, memory.since, false, first - at->first);
+        const uint64_t begin = at->first, first = std::max(begin, memory.first), end = std::min(begin + live.size, memory.end);
+        ++at;
+        if (!memory.has_code_of(live.since)) {
+          cut(first, end - first);
+        } else if (live.code && live.since <= memory.since) {
+          add_section(first, end - first, live.code, memory.since, false, first - begin);
+        }
       }
     });
   }

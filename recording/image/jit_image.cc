@@ -315,12 +315,19 @@ class JitSpace {
     Bytes code;                        // the whole
   };
 
-  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Each address is fresh once, so this
-  // takes a time of all code and memory.
+  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Memory is fresh once after each file,
+  // and code that a file replaced is forgotten, so this takes a time of all code and memory.
   void pass(TimeNs until) {
     memory_.pass(until, [this](const MappedMemory& memory) {
-      for (auto at = at_or_after(memory.first); at != live_.end() && at->first < memory.end; ++at)
-        show(at->second, std::max(at->first, memory.first), std::min(at->second.end, memory.end), memory.since);
+      for (auto at = at_or_after(memory.first); at != live_.end() && at->first < memory.end;) {
+        const uint64_t first = std::max(at->first, memory.first), end = std::min(at->second.end, memory.end);
+        const Part part = (at++)->second;
+        if (memory.has_code_of(part.entry->time)) {
+          show(part, first, end, memory.since);
+        } else {
+          cut(first, end - first);
+        }
+      }
     });
   }
   void show(const Part& part, uint64_t first, uint64_t end, TimeNs since) {

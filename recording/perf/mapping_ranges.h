@@ -68,6 +68,20 @@ class LatestMappings {
   std::map<SpaceId, std::array<Ranges, kKinds>> spaces_;
 };
 
+/// Removes [first, end) from the set and returns what was there.
+inline std::vector<SharedRanges::Range> cut(SharedRanges& ranges, uint64_t first, uint64_t end) {
+  std::vector<SharedRanges::Range> removed;
+  auto at = ranges.at_or_before(first);
+  if (!at || at->end <= first) at = ranges.after(first);
+  for (; at && at->first < end; at = ranges.after(at->first)) {
+    ranges.erase(at->first);
+    if (at->first < first) ranges.insert({at->first, first, at->content});
+    if (at->end > end) ranges.insert({end, at->end, at->content});
+    removed.push_back({std::max(at->first, first), std::min(at->end, end), at->content});
+  }
+  return removed;
+}
+
 /// Not thread-safe.
 class AnonymousRanges {
  public:
@@ -77,17 +91,19 @@ class AnonymousRanges {
   };
   /// Adds [first, first + size) and returns it in pieces that were there before, or not.
   std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
-    for (const Piece& piece : join(all_[space], first, size_bytes)) {
-      if (!piece.again) memory_[space].push_back({since, piece.first, piece.first + piece.size_bytes});
+    const std::vector<Piece> pieces = join(ranges_[space], first, size_bytes);
+    for (const Piece& piece : pieces) {
+      if (!piece.again) add_memory(space, piece, since);
     }
-    return join(ranges_[space], first, size_bytes);
+    return pieces;
   }
   /// Something else was mapped there.
-  void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
-    (void)join(all_[space], first, size_bytes);
-    cut(space, first, size_bytes);
+  void replace(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
+    if (const auto found = ranges_.find(space); found != ranges_.end()) (void)cut(found->second, first, first + size_bytes);
+    (void)cut(others_[space], first, first + size_bytes);
+    others_[space].insert({first, first + size_bytes, since.value});
   }
-  /// Returns what add() got, as far as nothing had been mapped there before, in the order of the calls.
+  /// Returns what add() got, without what was there before, in the order of the calls.
   [[nodiscard]] const std::vector<MappedMemory>& memory(SpaceId space) const {
     static const std::vector<MappedMemory> none;
     const auto found = memory_.find(space);
@@ -96,7 +112,7 @@ class AnonymousRanges {
   /// A child starts with the memory of its parent.
   void fork(SpaceId parent, SpaceId child) {
     if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
-    if (const auto found = all_.find(parent); found != all_.end()) all_[child] = SharedRanges(found->second);
+    if (const auto found = others_.find(parent); found != others_.end()) others_[child] = SharedRanges(found->second);
   }
 
  private:
@@ -122,20 +138,20 @@ class AnonymousRanges {
     ranges.insert({begin, end});
     return pieces;
   }
-  void cut(SpaceId space, uint64_t first, uint64_t size_bytes) {
-    const auto found = ranges_.find(space);
-    if (found == ranges_.end()) return;
-    SharedRanges& ranges = found->second;
-    const uint64_t end = first + size_bytes;
-    auto at = ranges.at_or_before(first);
-    if (!at || at->end <= first) at = ranges.after(first);
-    for (; at && at->first < end; at = ranges.after(at->first)) {
-      ranges.erase(at->first);
-      if (at->first < first) ranges.insert({at->first, first});
-      if (at->end > end) ranges.insert({end, at->end});
+  // The others are removed: they are anonymous from now on.
+  void add_memory(SpaceId space, const Piece& piece, TimeNs since) {
+    std::vector<MappedMemory>& memory = memory_[space];
+    const uint64_t end = piece.first + piece.size_bytes;
+    uint64_t at = piece.first;
+    for (const SharedRanges::Range& other : cut(others_[space], at, end)) {
+      if (other.first > at) memory.push_back({since, at, other.first, {}});
+      memory.push_back({since, other.first, other.end, TimeNs{other.content}});
+      at = other.end;
     }
+    if (end > at) memory.push_back({since, at, end, {}});
   }
-  std::map<SpaceId, SharedRanges> ranges_, all_;  // not adjacent; `all_` with what replace() got
+  std::map<SpaceId, SharedRanges> ranges_;  // not adjacent
+  std::map<SpaceId, SharedRanges> others_;  // what replace() got and no add() after it, with its time
   std::map<SpaceId, std::vector<MappedMemory>> memory_;
 };
 
@@ -179,20 +195,6 @@ class WritableCode {
   [[nodiscard]] bool has(SpaceId space) const { return ranges_.contains(space); }
 
  private:
-  /// Removes [first, end) and returns what was there.
-  static std::vector<SharedRanges::Range> cut(SharedRanges& ranges, uint64_t first, uint64_t end) {
-    std::vector<SharedRanges::Range> removed;
-    auto at = ranges.at_or_before(first);
-    if (!at || at->end <= first) at = ranges.after(first);
-    for (; at && at->first < end; at = ranges.after(at->first)) {
-      ranges.erase(at->first);
-      if (at->first < first) ranges.insert({at->first, first, at->content});
-      if (at->end > end) ranges.insert({end, at->end, at->content});
-      removed.push_back({std::max(at->first, first), std::min(at->end, end), at->content});
-    }
-    return removed;
-  }
-
   std::map<SpaceId, SharedRanges> ranges_;
 };
 

@@ -431,7 +431,8 @@ void SidebandFold::add_guest_mapping(UserMapping& mapping) {
 /// Whether a mapping of memory that was there before would hide code that a run-time gave: its new record shows a change of protection, which leaves the
 /// content. A copy of the memory says more.
 bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
-  if (!announced_.empty()) return true;
+  const auto announces = [this](SpaceId space) { return announced_.has(space); };
+  if (announces(mapping.space) || forks_.find_above(mapping.space, announces) != kNoSpace) return true;
   const auto& saved = image_.source.options().saved;
   return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
 }

@@ -256,7 +256,7 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     return;
   }
   if (!is_anonymous(mapping.path)) {
-    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes);
+    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from);
     return add_file_mapping(std::move(mapping));
   }
   (void)writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, 0, false);

@@ -146,6 +146,49 @@ TEST_F(Announced, FreshMemoryShowsWhatWasAnnounced) {
   EXPECT_EQ(at(kNew + 0x300, 190).bytes, Bytes8{});
 }
 
+// A library is unmapped, of which no record tells, and announced code comes to its place.
+TEST_F(Announced, MemoryInPlaceOfAFileShowsWhatWasAnnouncedSince) {
+  constexpr uint64_t kPlace = 0x20000;
+  map(kPid, kPlace, "/some/file", 50);
+  say({.address = kPlace, .code = bytes_of({0x11, 0xc3})}, 110);
+  map(kPid, kPlace, "//anon", 150);
+  map(kPid, kPlace, "/some/file", 250);
+  map(kPid, kPlace, "//anon", 300);
+  finish();
+  EXPECT_EQ(at(kPlace, 200).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kPlace, 350).bytes, Bytes8{});
+}
+
+/// Copies of memory: each begins with the time of its mapping.
+class CopiesByTime : public SavedFiles {
+ public:
+  OfMapping of_mapping(const MappedPath& wanted) override {
+    if (wanted.path != "//anon") return {};
+    const auto file = MappedFile::open(dir_.write("copy-" + std::to_string(wanted.time_ns), std::vector<std::byte>(4096, std::byte(wanted.time_ns))));
+    return {file.ok() ? *file : nullptr, true};
+  }
+  int64_t saved_at_ns(const MappedPath&) override { return 1; }
+  std::vector<Copy> later_copies(const MappedPath&) override { return {}; }
+  std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string&) override { return {}; }
+  std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
+  std::vector<std::string> troubles() const override { return {}; }
+
+ private:
+  image_test::TempDir dir_;
+};
+
+// A change of protection is reported as a mapping. What a process announces is more exact than a copy of its memory, and says nothing of other processes.
+TEST_F(Announced, CopiesOfOtherProcessesCount) {
+  image_.source.set_saved(std::make_shared<CopiesByTime>());
+  say({.code = bytes_of({0x11, 0xc3})}, 10);
+  map(kPid, kJit, "//anon", 100);
+  map(kOther, kJit, "//anon", 100);
+  finish();
+  EXPECT_EQ(at(kJit, 150).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 50, space_of(kOther)).bytes, Bytes8{1});
+  EXPECT_EQ(at(kJit, 150, space_of(kOther)).bytes, Bytes8{100});
+}
+
 TEST_F(Announced, LoadUnloadReuse) {
   say({.code = bytes_of({0x11, 0xc3}), .name = "first"}, 100);
   say({.kind = PTD_ANNOUNCE_UNLOAD, .size = 2}, 200);

@@ -90,6 +90,20 @@ TEST_F(FreshMemoryFold, IsNotMemoryAfterAFile) {
   EXPECT_EQ(user_byte(10, kFresh + 0x10, 2700), 0x21);
 }
 
+// A library is unmapped, of which no record tells, and code comes to its place: what was logged since is not the library's. What was logged before it is gone.
+TEST_F(FreshMemoryFold, ShowsTheCodeThatWasLoadedAfterAFile) {
+  load(kFresh, 1000, {0x11, 0x12});
+  load(kFresh + 0x20, 1000, {0x13, 0x14});
+  load(kFresh, 2500, {0x21, 0x22});
+  begin();
+  map(10, kFresh, "/bin/one", 1500);
+  map(10, kFresh, "//anon", 3000);
+  finish();
+  EXPECT_EQ(user_byte(10, kFresh + kCode, 1700), 0x55);
+  EXPECT_EQ(user_byte(10, kFresh, 3500), 0x21);
+  EXPECT_NE(user_byte(10, kFresh + 0x20, 3500), 0x13);
+}
+
 // A child logs code in its parent's file: in memory that it has from its parent, and in its own.
 TEST_F(FreshMemoryFold, ShowsTheCodeOfAChild) {
   load(kFresh, 1000, {0x11, 0x12});
