@@ -232,6 +232,7 @@ bool CallFlow::ends(const Block* at) {
 }
 
 void CallFlow::take_blocks(std::span<const Block> blocks) {
+  done_by_ = blocks_done_by_;
   const Block* at = blocks.data();
   for (const Block* const last = at + blocks.size() - 1; at <= last; ++at) {
     arrive(*at);
@@ -307,7 +308,8 @@ void CallFlow::resolve_unseen(Ip to) {
 void CallFlow::take_mark(const Mark& mark) {
   synced_ = is_dated(mark);
   if (mark.time.last < segment_end_) dates_.set_clock_known();
-  if (synced_) told(likeliest(mark), mark.cycles);
+  if (synced_) told_in_flow(likeliest(mark), mark.cycles);
+  done_by_ = blocks_done_by_ = synced_ ? mark.time.last : kTimeMax;
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
     if (std::exchange(space_, mark.space) != mark.space) chain_ = kUnknownInlining;
@@ -345,6 +347,7 @@ void CallFlow::take_event(const Event& event) {
       // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
       const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
       if (known) told(likeliest(event), event.cycles);
+      done_by_ = !known ? kTimeMax : exact ? likeliest(event) : event.time.last;
       if (has_to) begin(event.to, exact);
       return;
     }
@@ -364,7 +367,8 @@ void CallFlow::take_async_branch(const Event& event) {
   if ((event.flags & kEventHasTo) == 0) return leave_traced(event);
   if (pending_ && has_from) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told(likeliest(event), event.cycles);
+  if (is_dated(event)) told_in_flow(likeliest(event), event.cycles);
+  done_by_ = is_dated(event) ? event.time.last : kTimeMax;
   const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
   const FoundFunction at = find(event.to);
@@ -388,7 +392,7 @@ void CallFlow::leave_traced(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0;
   if (pending_ && has_from && pending_->way != Way::far_call) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told(likeliest(event), event.cycles);
+  if (is_dated(event)) told_in_flow(likeliest(event), event.cycles);
   FlowStep step;
   step.return_to = has_from ? event.from : Ip{};
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
@@ -411,7 +415,7 @@ void CallFlow::take_disabled(const Event& event) {
   const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
   const bool interrupted = async && has_from && !is_kernel_half(event.from);
   if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
-  if (is_dated(event)) told(likeliest(event), event.cycles);
+  if (is_dated(event)) async ? told_in_flow(likeliest(event), event.cycles) : told(likeliest(event), event.cycles);
   FlowStep step;
   step.kind = FlowKind::pause;
   if (far || interrupted) step.flags |= kFlowFar;
@@ -463,6 +467,7 @@ void CallFlow::take_gap(const Gap& gap) {
   stop();
   proved_ = lost_ = true;
   paused_ = halted_ = synced_ = false;
+  done_by_ = blocks_done_by_ = kTimeMax;
 }
 
 void CallFlow::push(const FlowStep& step, bool resumes) {

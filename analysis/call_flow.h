@@ -335,6 +335,8 @@ class CallFlow {
   void push(const FlowStep& step, bool resumes = false);
   void hold(bool resumes, bool silent);
   void told(TimeNs time, uint64_t cycles);
+  void tell(TimeNs time, std::optional<uint64_t> cycles);
+  void told_in_flow(TimeNs time, uint64_t cycles);
   void tell_across(TimeNs time, std::optional<uint64_t> cycles);
   void put_cut(uint64_t position);
   [[nodiscard]] size_t last_step(size_t count) const;
@@ -358,6 +360,8 @@ class CallFlow {
   std::unordered_map<const BlockTable*, Nodes> tables_;  ///< one for each decoder
   Nodes* nodes_ = nullptr;                               ///< that of blocks_
   Interval segment_time_;
+  TimeNs blocks_done_by_ = kTimeMax;  ///< upper bound of the time of the next blocks; kTimeMax: unknown
+  TimeNs done_by_ = kTimeMax;      ///< by then, what was executed so far had retired, and the flow was at its target
   TimeNs segment_end_ = kTimeMax;  ///< upper bound of the segment's times
   uint32_t epoch_ = 1;
   Interval epoch_time_;  ///< moments at which all answers of this epoch are right

@@ -14,9 +14,22 @@ void CallFlow::told(TimeNs time, uint64_t cycles) {
   const std::optional<uint64_t> last = dates_.last_count();
   const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
   if (dates_.timed() && time <= dates_.now() && !counts) return;
-  const auto counted = counts ? std::optional(cycles) : std::nullopt;
-  if (next_cut_ <= time) [[unlikely]] return tell_across(time, counted);
-  put_out(dates_.anchor(time, counted));
+  tell(time, counts ? std::optional(cycles) : std::nullopt);
+}
+
+void CallFlow::tell(TimeNs time, std::optional<uint64_t> cycles) {
+  if (next_cut_ <= time) [[unlikely]] return tell_across(time, cycles);
+  put_out(dates_.anchor(time, cycles));
+}
+
+// A packet says where the flow is at this time. What ran so far had retired by done_by_: the time since then passed in the next instruction, which did
+// not retire, as in a REP MOVSB, or a loop without packets, that is interrupted again and again.
+void CallFlow::told_in_flow(TimeNs time, uint64_t cycles) {
+  if (done_by_ < time && flowing_ && dates_.bounds_code() && dates_.timed()) [[unlikely]] {
+    if (dates_.now() < done_by_) tell(done_by_, {});
+    prove();
+  }
+  told(time, cycles);
 }
 
 // Dates what waits, and divides the flow at the packet before an end of the window and at this one.

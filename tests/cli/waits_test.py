@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Waiting is not executing: a program that waits in sixteen ways and measures each wait with its own clock, against the output of the
-commands.
+commands. One instruction that takes long is executing.
 
 A recording is made up to three times: a busy machine stops the program between its clock and its wait. Each way must be right once.
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
@@ -9,6 +9,7 @@ import collections
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -176,6 +177,25 @@ class NothingDecoded(unittest.TestCase):
         lost = sum(line["lost_ns"] for line in json_lines(run("script", "-q", "-i", data, "--format", "json")) if "pause" in line)
         told = sum(each["lost_ns"] for each in threads)
         self.assertAlmostEqual(lost, told, delta=told * 0.01)
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "the program is for x86-64")
+class Interrupted(unittest.TestCase):
+    def test_an_instruction_that_is_interrupted_has_its_time(self):
+        """REP STOSB does not retire until it has filled everything. Between two signals it is all that runs, and only timing packets say so."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, data = pathlib.Path(folder) / "interrupted", pathlib.Path(folder) / "recording"
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fno-inline", SOURCE / "tests/cli/programs/interrupted.c", "-o", program], check=True)
+            for options in ((), ("--cyc",)):
+                with self.subTest(options=options):
+                    printed = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], *options, "-o", data, "--", program)
+                    took, handled = map(int, printed.split())
+                    rows = {line["function"]: line for line in json_lines(run("functions", "-q", "--no-inline", "-i", data, "--limit", "0", "--format", "json"))[1:]}
+                    self.assertGreaterEqual(handled, 3)
+                    self.assertEqual((rows["fill"]["calls"], rows["handler"]["calls"]), (1, handled))
+                    self.assertAlmostEqual(rows["fill"]["total_ns"] / took, 1, delta=0.1)
+                    self.assertGreater(rows["fill"]["self_ns"], 0.7 * took)
+                    self.assertLess(rows["handler"]["self_ns"], 0.15 * took)
 
 
 class OneUnit(unittest.TestCase):
