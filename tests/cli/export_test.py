@@ -290,19 +290,20 @@ class NamesOfEvents(Database):
 
     def test_samples_are_no_rows_of_the_trace(self):
         number = parts.number
-        plain = SOURCE / "data" / "user" / "plain.bundle"
         names = ["branches", "branches:u", "ptwrite", "cbr", "mwait", "pwre", "exstop", "pwrx", "cycles", "cycles"]
         samples = [index for index in range(len(names)) for _ in range(index + 1)]
         texts = b"".join(number(len(name)) + name.encode() for name in names)
         rows = b"".join(number(1) + number(0) * 3 + number(index) + number(0x1000) + number(1) + number(0) * 2 for index in samples)
         events = number(len(names)) + texts + number(0) + number(len(samples)) + rows
         with tempfile.TemporaryDirectory() as folder:
-            bundle, path, other = (pathlib.Path(folder) / name for name in ("named.bundle", "named.db", "plain.db"))
+            plain, bundle, path, other = (pathlib.Path(folder) / name for name in ("plain.bundle", "named.bundle", "named.db", "plain.db"))
+            self.assertEqual(run("bundle", "-q", "-i", SOURCE / "data" / "user" / "plain.bundle", "-o", plain).returncode, 0)
             content = plain.read_bytes()
             *all_parts, end = [each for _, each in parts.parts_of(content)]
             bundle.write_bytes(parts.joined(content[:parts.HEADER_BYTES], [*all_parts, parts.part(b"evnt", events), end]))
             for source, database in ((bundle, path), (plain, other)):
-                self.assertEqual(run("export", "-q", "-i", source, "-o", database).returncode, 0)
+                done = run("export", "-q", "-i", source, "-o", database)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
             counts = [(name, index + 1) for index, name in enumerate(names)]
             by_event = "SELECT {}, count(*) FROM {} GROUP BY evsel_id ORDER BY count(*)"
             self.assertEqual(self.ask(path, by_event.format("event", "ptd_samples JOIN (SELECT id, evsel_id FROM samples) USING (id)")), counts)

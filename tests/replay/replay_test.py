@@ -301,7 +301,7 @@ class Truth(unittest.TestCase):
 
     def test_the_base_of_the_loader(self):
         """AT_BASE is what the kernel added to the addresses of the loader's file ([linux] load_elf_interp), whatever these are."""
-        bundle = self.folder / "linked"
+        bundle = pathlib.Path(self.holder.name) / "linked"
         subprocess.run([PTDECODE, "bundle", "-q", "-i", DATA / "user" / "plain.bundle", "-o", bundle, "--format", "lldb"], check=True)
         description = json.loads((bundle / "trace.json").read_text())
         modules = description["processes"][0]["modules"]
