@@ -147,7 +147,7 @@ class BundleLoader {
     return elf;
   }
 
-  // Maps the executable segments of a module; `loadAddress` is where its lowest PT_LOAD went.
+  // Maps the executable segments of a module; `loadAddress` is where its first PT_LOAD went ([LLDB] ObjectFileELF::GetBaseAddress).
   void load_module(const JsonValue& module, SpaceId space) {
     const std::string file = module.text("file");
     std::string name = module.text("systemPath");
@@ -185,10 +185,9 @@ class BundleLoader {
 
   void add_segments(const ElfFile& elf, const std::string& name, const std::string& build_id, uint64_t load_address, SpaceId space,
                     bool use_bytes) {
-    const uint64_t base = elf.base_address();
     for (const ElfSegment& segment : elf.segments()) {
       Section section;
-      section.ip = Ip{segment.address - base + load_address};
+      section.ip = Ip{segment.address - elf.first_address() + load_address};
       section.space = is_kernel_half(section.ip) ? kKernelSpace : space;
       section.size_bytes = segment.file_size_bytes;
       section.file_offset_bytes = segment.file_offset_bytes;

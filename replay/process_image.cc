@@ -58,7 +58,7 @@ std::string ProcessImage::auxiliary_vector() const {
   }
   put(kPageSize, 4096);
   const auto loader = std::find_if(files_.begin() + 1, files_.end(), is_loader);
-  put(kBase, loader == files_.end() ? 0 : loader->bias + loader->elf->base_address());
+  put(kBase, loader == files_.end() ? 0 : loader->bias);  // [linux] load_elf_interp(): the address minus that in the file
   put(kEntry, program.bias + program.elf->entry());
   put(0, 0);
   return vector;

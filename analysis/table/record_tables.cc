@@ -45,6 +45,7 @@ class SamplesTable : public HeldTable<OtherEvent> {
     columns.push_back(name_column<Row>("symbol", names_.symbols, [place](const Row& row) { return place(row).symbol; }));
     columns.push_back(name_column<Row>("module", names_.modules, [place](const Row& row) { return place(row).module; }, false));
     columns.push_back(fields_column());
+    columns.push_back(value_column<Row, uint32_t>("event_number", ColumnType::uint32, [](const Row& row) { return row.name; }, false));
     columns.push_back(text_column<Row>("raw", ColumnType::binary, [](const Row& row) {
       return row.raw.empty() ? std::string_view() : std::string_view(reinterpret_cast<const char*>(row.raw.data()), row.raw.size());
     }, false));

@@ -377,7 +377,7 @@ std::vector<UserMap> UserSideband::loaded_code(Space& space, const UserMap& map)
   const auto elf = ElfFile::open(file);
   if (!elf.ok()) return {map};
   const auto lowest = std::find_if(space.files.begin(), space.files.end(), [&map](const UserMap& other) { return other.path == map.path; });
-  return executable_parts(map, **elf, lowest->ip - page_start((*elf)->base_address()));
+  return executable_parts(map, **elf, lowest->ip - page_start((*elf)->lowest_address()));
 }
 
 Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {

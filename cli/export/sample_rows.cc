@@ -12,12 +12,12 @@ namespace {
 
 // Columns of the sources.
 enum : size_t { kTimeColumn, kCpuColumn, kPidColumn, kTidColumn, kComm, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
-constexpr size_t kPeriod = kOffset, kFields = kTo, kPayloadColumn = kInstructions, kAux = kMarks;
+constexpr size_t kPeriod = kOffset, kFields = kTo, kEventNumber = kToSymbol, kPayloadColumn = kInstructions, kAux = kMarks;
 const std::vector<std::string> kBranchColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "flags",     "ip",           "symbol",
                                                  "offset",  "module", "to",  "to_symbol", "to_offset", "to_module", "instructions", "marks"};
 const std::vector<std::string> kEventColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "event",     "ip",      "symbol",
                                                 "offset",  "module", "to",  "to_symbol", "to_offset", "to_module", "payload", "aux"};
-const std::vector<std::string> kSampleColumns = {"time_ns", "cpu", "pid", "tid", "comm", "event", "ip", "symbol", "period", "module", "fields"};
+const std::vector<std::string> kSampleColumns = {"time_ns", "cpu", "pid", "tid", "comm", "event", "ip", "symbol", "period", "module", "fields", "event_number"};
 
 // Columns that are written.
 enum : size_t { oId, oEvent, oThread, oComm, oFile, oSymbol, oOffset, oIp, oTime, oCpu, oToFile, oToSymbol, oToOffset, oToIp, oPeriod, oType, oInstructions,
@@ -26,6 +26,8 @@ constexpr const char* kColumns =
     "id,evsel_id,thread_id,comm_id,dso_id,symbol_id,sym_offset,ip,time,cpu,to_dso_id,to_symbol_id,to_sym_offset,to_ip,period,branch_type,insn_count,"
     "marks,fields";
 
+constexpr const char* kBranches = "branches";
+
 constexpr int64_t kNotHere = -1;  // the event is in ptd_events only
 constexpr int64_t kNotMet = -2;
 
@@ -33,6 +35,13 @@ constexpr int64_t kNotMet = -2;
 const std::map<std::string, const char*> kSingleEvents = {{"ptwrite", "id,payload,exact_ip"}, {"cbr", "id,cbr,percent"},
                                                           {"mwait", "id,hints,extensions"},   {"pwre", "id,cstate,subcstate,hw"},
                                                           {"exstop", "id,exact_ip"},          {"pwrx", "id,deepest_cstate,last_cstate,wake_reason"}};
+
+/// Returns the name in selected_events of an event of samples. perf's viewer takes every event for branches whose name up to a colon is `branches`, and
+/// ends with an error if there are two.
+std::string listed_name(const std::string& sampled) {
+  const std::string base = sampled.substr(0, sampled.find(':'));
+  return base == kBranches || kSingleEvents.contains(base) ? "samples of " + sampled : sampled;
+}
 
 }  // namespace
 
@@ -87,12 +96,16 @@ const SampleRows::Who& SampleRows::who(Source& source) {
   return who_;
 }
 
-int64_t SampleRows::event_id(const std::string& name) { return event_ids_.emplace(name, event_ids_.size() + 1).first->second; }
+int64_t SampleRows::add_event(std::string name, std::optional<std::string> sampled) {
+  events_listed_.push_back({std::move(name), std::move(sampled)});
+  return static_cast<int64_t>(events_listed_.size());
+}
 
 // Of a branch its type, of anything else its event.
 int64_t SampleRows::kind_of(Source& source) {
-  const int32_t index = source.rows.name(kKind);
-  if (index < 0) return source.kind == Source::events ? kNotHere : 0;
+  const int32_t name_index = source.rows.name(kKind);
+  if (name_index < 0) return source.kind == Source::events ? kNotHere : 0;
+  const int64_t index = source.kind == Source::samples ? source.rows.number(kEventNumber, 0) : name_index;
   if (static_cast<size_t>(index) >= source.kinds.size()) source.kinds.resize(static_cast<size_t>(index) + 1, kNotMet);
   int64_t& kind = source.kinds[static_cast<size_t>(index)];
   if (kind != kNotMet) return kind;
@@ -101,8 +114,10 @@ int64_t SampleRows::kind_of(Source& source) {
   if (source.kind == Source::branches) {
     kind = branch_type(name).number;
     branch_flags_.emplace(name, kind);
-  } else if (source.kind == Source::samples || kSingleEvents.contains(name)) {
-    kind = event_id(name);
+  } else if (source.kind == Source::samples) {
+    kind = add_event(listed_name(name), name);
+  } else if (kSingleEvents.contains(name)) {
+    kind = add_event(name);
   }
   return kind;
 }
@@ -141,7 +156,8 @@ Status SampleRows::put(Source& source) {
   const bool branch = source.kind == Source::branches, sample = source.kind == Source::samples;
   const int64_t kind = kind_of(source);
   samples_->set(oId, ++last_id_);
-  samples_->set(oEvent, branch ? event_id("branches") : kind);
+  if (branch && branches_event_ == 0) branches_event_ = add_event(kBranches);
+  samples_->set(oEvent, branch ? branches_event_ : kind);
   samples_->set(oThread, of.thread);
   samples_->set(oComm, of.comm_id);
   samples_->set(oTime, source.time);
@@ -232,14 +248,19 @@ std::set<std::string> SampleRows::empty_tables() const {
 }
 
 Status SampleRows::write_lists() {
-  auto events = Inserter::create(database_, "selected_events", "id,name");
+  auto events = Inserter::create(database_, "selected_events", "id,name,sampled_name");
   auto types = Inserter::create(database_, "branch_types", "id,name,flags");
   if (!events || !types) return events ? types.error() : events.error();
-  Status status = database_.run("INSERT INTO selected_events VALUES (0,'unknown'); INSERT INTO branch_types VALUES (0,'no branch','')");
-  for (const auto& [name, id] : event_ids_) {
-    if (!status) break;
-    (*events)->set(0, id);
-    (*events)->set(1, name);
+  Status status = database_.run("INSERT INTO selected_events VALUES (0,'unknown','unknown'); INSERT INTO branch_types VALUES (0,'no branch','')");
+  for (size_t i = 0; i < events_listed_.size() && status; ++i) {
+    const Event& event = events_listed_[i];
+    (*events)->set(0, static_cast<int64_t>(i) + 1);
+    (*events)->set(1, event.name);
+    if (event.sampled) {
+      (*events)->set(2, *event.sampled);
+    } else {
+      (*events)->set_null(2);
+    }
     status = (*events)->insert();
   }
   for (const auto& [flags, id] : branch_flags_) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -44,9 +45,14 @@ class SampleRows {
     RowReader rows;
     int64_t time = 0;
     // Numbers of what the columns of names hold, by their index.
-    std::vector<int64_t> kinds;                            ///< of branches, or of events
+    std::vector<int64_t> kinds;                            ///< of branches, or of events; of samples by number of the event
     std::array<std::unordered_map<uint64_t, Code>, 2> codes;  ///< by module and symbol
     std::array<std::pair<uint64_t, Code>, 2> last_code{std::pair(~uint64_t{0}, Code()), std::pair(~uint64_t{0}, Code())};
+  };
+  /// A row of selected_events.
+  struct Event {
+    std::string name;
+    std::optional<std::string> sampled;  ///< name in the recording of an event of samples, nothing for events of the trace
   };
   struct Who {
     int32_t pid = -1, tid = -1, comm = -1;
@@ -59,7 +65,7 @@ class SampleRows {
   void put_who(Source& source);
   const Who& who(Source& source);
   int64_t kind_of(Source& source);
-  int64_t event_id(const std::string& name);
+  int64_t add_event(std::string name, std::optional<std::string> sampled = std::nullopt);
   int64_t put_place(Source& source, size_t end, size_t first_column);
   [[nodiscard]] Status put_event(const Source& source, const std::string& event);
   [[nodiscard]] Status write_lists();
@@ -70,7 +76,8 @@ class SampleRows {
   std::unique_ptr<Inserter> samples_;
   std::map<std::string, std::unique_ptr<Inserter>> events_;  ///< of the tables of single events
   std::vector<std::unique_ptr<Source>> sources_;
-  std::map<std::string, int64_t> event_ids_;
+  std::vector<Event> events_listed_;  ///< by id, from 1
+  int64_t branches_event_ = 0;        ///< id of the event of branches, 0: no row had it
   std::map<std::string, int64_t> branch_flags_;  ///< kinds of branches that were met
   Who who_;
   const Source* who_of_ = nullptr;

@@ -12,7 +12,7 @@ namespace {
 // has a column `id`: the viewer reads a table in the order of it.
 constexpr const char* kTables = R"sql(
 CREATE TABLE ptd_info (id INTEGER NOT NULL PRIMARY KEY, key TEXT, value TEXT);
-CREATE TABLE selected_events (id INTEGER NOT NULL PRIMARY KEY, name TEXT);
+CREATE TABLE selected_events (id INTEGER NOT NULL PRIMARY KEY, name TEXT, sampled_name TEXT);
 CREATE TABLE machines (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, root_dir TEXT);
 CREATE TABLE threads (id INTEGER NOT NULL PRIMARY KEY, machine_id INTEGER, process_id INTEGER, pid INTEGER, tid INTEGER);
 CREATE TABLE comms (id INTEGER NOT NULL PRIMARY KEY, comm TEXT, c_thread_id INTEGER, c_time INTEGER, exec_flag INTEGER, has_calls INTEGER);
@@ -113,10 +113,10 @@ CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to",
   FROM ptd_branches WHERE ip IS NOT NULL AND "to" IS NOT NULL GROUP BY flags, pid, ip, "to" ORDER BY COUNT(*) DESC;
 CREATE VIEW ptd_samples AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
-  (SELECT name FROM selected_events WHERE id = evsel_id) AS event, period, NULLIF(ip, 0) AS ip,
+  (SELECT sampled_name FROM selected_events WHERE id = evsel_id) AS event, period, NULLIF(ip, 0) AS ip,
   (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, fields, (SELECT comm FROM comms WHERE id = comm_id) AS comm,
   (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module, id FROM samples
-  WHERE evsel_id NOT IN (SELECT id FROM selected_events WHERE name IN ('branches', 'ptwrite', 'cbr', 'mwait', 'pwre', 'exstop', 'pwrx'));
+  WHERE evsel_id IN (SELECT id FROM selected_events WHERE sampled_name IS NOT NULL);
 )sql";
 
 constexpr const char* kSwitchViews = R"sql(

@@ -438,10 +438,10 @@ std::vector<std::pair<uint64_t, uint64_t>> ElfFile::executable_pages() const {
   return pages;
 }
 
-uint64_t ElfFile::base_address() const {
-  uint64_t base = ~uint64_t{0};
-  for (const ElfSegment& segment : segments_) base = std::min(base, segment.address);
-  return segments_.empty() ? 0 : base;
+uint64_t ElfFile::lowest_address() const {
+  uint64_t lowest = ~uint64_t{0};
+  for (const ElfSegment& segment : segments_) lowest = std::min(lowest, segment.address);
+  return segments_.empty() ? 0 : lowest;
 }
 
 bool ElfFile::address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const {

@@ -104,8 +104,10 @@ class ElfFile {
 
   /// Returns the file offsets [first, end) of the pages that executable segments map, sorted and disjoint.
   [[nodiscard]] std::vector<std::pair<uint64_t, uint64_t>> executable_pages() const;
-  /// Returns the lowest PT_LOAD address, to which a load address of the whole file refers. 0 if there is no segment.
-  [[nodiscard]] uint64_t base_address() const;
+  /// Returns the lowest p_vaddr of a PT_LOAD, 0 if there is none.
+  [[nodiscard]] uint64_t lowest_address() const;
+  /// Returns the p_vaddr of the first PT_LOAD, 0 if there is none. In a vmlinux with .data..percpu at address 0, it is not the lowest.
+  [[nodiscard]] uint64_t first_address() const { return segments_.empty() ? 0 : segments_.front().address; }
   /// Gives the address (p_vaddr) of a file offset in a PT_LOAD, preferably an executable one. Returns false if none contains it.
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
   /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names no

@@ -13,7 +13,7 @@ namespace {
 /// The end of a file's segments, relative to its lowest one.
 uint64_t extent_of(const ElfFile& elf) {
   uint64_t end = 0;
-  for (const ElfSegment& segment : elf.segments()) end = std::max(end, segment.address - elf.base_address() + segment.memory_size_bytes);
+  for (const ElfSegment& segment : elf.segments()) end = std::max(end, segment.address - elf.lowest_address() + segment.memory_size_bytes);
   return end;
 }
 
@@ -50,19 +50,21 @@ bool ProcessCode::add_to_file(const Section& section, Ip ip, Bytes bytes, TimeNs
     refuse(ip, when, "differs from its file " + section.path);
     return true;
   }
-  add_module(section, found->second, ip.value - address + elf.base_address(), ip, when);
+  add_module(section, found->second, ip.value - address, ip, when);
   return true;
 }
 
-void ProcessCode::add_module(const Section& section, const std::shared_ptr<const ElfFile>& elf, uint64_t load_address, Ip ip, TimeNs when) {
+void ProcessCode::add_module(const Section& section, const std::shared_ptr<const ElfFile>& elf, uint64_t bias, Ip ip, TimeNs when) {
+  const uint64_t first = bias + elf->lowest_address();
   for (const LldbModule& other : modules_) {
-    if (other.elf == elf && other.load_address == load_address) return;
-    const bool before = load_address < other.load_address && other.load_address - load_address >= extent_of(*elf);
-    const bool after = other.load_address <= load_address && load_address - other.load_address >= extent_of(*other.elf);
+    if (other.elf == elf && other.bias == bias) return;
+    const uint64_t other_first = other.bias + other.elf->lowest_address();
+    const bool before = first < other_first && other_first - first >= extent_of(*elf);
+    const bool after = other_first <= first && first - other_first >= extent_of(*other.elf);
     if (before || after) continue;
     return refuse(ip, when, "is that of " + section.path + ", and at another time that of " + other.path);
   }
-  modules_.push_back({elf, section.path, load_address});
+  modules_.push_back({elf, section.path, bias});
 }
 
 void ProcessCode::add_piece(SpaceId space, Ip ip, Bytes bytes, TimeNs when) {
@@ -87,7 +89,7 @@ void ProcessCode::finish() {
   for (const auto& [number, page] : pages_) {
     for (const LldbModule& module : modules_) {
       for (const ElfSegment& segment : module.elf->segments()) {
-        const uint64_t first = segment.address - module.elf->base_address() + module.load_address;
+        const uint64_t first = segment.address + module.bias;
         if (segment.file_size_bytes == 0 || first / kPageBytes > number || (first + segment.file_size_bytes - 1) / kPageBytes < number) continue;
         for (uint64_t i = 0; i < kPageBytes; ++i) {
           const uint64_t address = number * kPageBytes + i;

@@ -16,11 +16,11 @@
 
 namespace ptd {
 
-/// A file with code, and the address of its lowest segment in memory.
+/// A file with code, and its place in memory.
 struct LldbModule {
   std::shared_ptr<const ElfFile> elf;
-  std::string path;  ///< as recorded
-  uint64_t load_address = 0;
+  std::string path;   ///< as recorded
+  uint64_t bias = 0;  ///< addresses in memory minus those of the file
 };
 
 /// Executed code that a bundle of LLDB cannot hold.
@@ -72,7 +72,7 @@ class ProcessCode {
   };
   void refuse(Ip ip, TimeNs when, std::string what);
   bool add_to_file(const Section& section, Ip ip, Bytes bytes, TimeNs when);
-  void add_module(const Section& section, const std::shared_ptr<const ElfFile>& elf, uint64_t load_address, Ip ip, TimeNs when);
+  void add_module(const Section& section, const std::shared_ptr<const ElfFile>& elf, uint64_t bias, Ip ip, TimeNs when);
   void add_piece(SpaceId space, Ip ip, Bytes bytes, TimeNs when);
   [[nodiscard]] uint64_t start_of(uint64_t address) const;
   [[nodiscard]] std::vector<Run> runs() const;

@@ -298,7 +298,7 @@ Status LldbWriter::write_modules(const NewFolder& folder, const ProcessCode& cod
     json.open('{');
     json.pair("systemPath", module.path);
     json.pair("file", copy->second);
-    json.pair("loadAddress", hex_text(module.load_address));
+    json.pair("loadAddress", hex_text(module.bias + module.elf->first_address()));
     if (!module.elf->build_id().empty()) json.pair("uuid", module.elf->build_id());
     json.close('}');
   }

@@ -201,6 +201,32 @@ class Lldb(unittest.TestCase):
             _, printed = self.shown(bundle, [])
             self.assertRegex(printed, r"thread #1: tid = 0x0*1\n.*thread #2: tid = 0x0*0\n")
 
+    def with_data_segment(self, bundle, name):
+        """Returns a copy in which a segment of data, with the lowest address, is after those of each file: as vmlinux has .data..percpu."""
+        shutil.copytree(bundle.parent, self.folder / name)
+        for path in (self.folder / name / "modules").iterdir():
+            elf = bytearray(path.read_bytes())
+            (headers,), (count,) = struct.unpack_from("<Q", elf, 32), struct.unpack_from("<H", elf, 56)
+            segments = elf[headers:headers + 56 * count] + struct.pack("<IIQQQQQQ", 1, 6, 0, 0, 0, 64, 64, 4096)
+            struct.pack_into("<Q", elf, 32, len(elf))
+            struct.pack_into("<H", elf, 56, count + 1)
+            path.write_bytes(elf + segments)
+        return self.folder / name / "trace.json"
+
+    def test_a_load_address_is_that_of_the_first_segment(self):
+        """[LLDB] ObjectFileELF::GetBaseAddress."""
+        bundle = self.with_data_segment(self.bundle(DATA / "user" / "plain.bundle", "ascending"), "descending")
+        self.check(bundle, sorted((DATA / "user").glob("plain.*.ptt")))
+        again = self.bundle(bundle, "again")
+        self.check(again, sorted((DATA / "user").glob("plain.*.ptt")))
+        places = [[int(module["loadAddress"], 0) for module in json.loads(each.read_text())["processes"][0]["modules"]] for each in (bundle, again)]
+        self.assertEqual(*places)
+
+        kernel = self.bundle(DATA / "kernel" / "kernel.bundle", "image", "--time", "24.394,24.395")
+        flow = [run("script", "-q", "--itrace=i1i", "-F", "ip,insn", "-i", each).stdout for each in (kernel, self.with_data_segment(kernel, "vmlinux"))]
+        self.assertGreater(flow[0].count("\n"), 1000)
+        self.assertTrue(flow[0] == flow[1])
+
     def test_what_the_format_cannot_hold_is_refused(self):
         for name in ("jit", "patch"):
             self.refused(r"one content for each address, and \d+ blocks of code that ran have another: the code at 0x\w+ changed", DATA / "user" / f"{name}.bundle")

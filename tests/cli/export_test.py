@@ -25,6 +25,8 @@ SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
 WINDOW = "24.4699,24.4719"
 sys.path.insert(0, str(SOURCE / "tests" / "tables"))
+sys.path.insert(0, str(SOURCE / "tests" / "bundle"))
+import parts  # noqa: E402
 SCRIPTS = pathlib.Path("/usr/lib/perf-core/scripts/python")
 VIEWER = SOURCE / "tests" / "cli" / "perf_viewer.py"
 
@@ -281,6 +283,37 @@ class Program(Database):
             self.assertEqual([row["calls"] for row in listed if row["function"] == name], [count])
         self.assertEqual(shown["branches"], self.number(self.path, "SELECT count(*) FROM ptd_branches"))
         self.assertEqual(shown["tables"]["ptd_functions"], len(listed))
+
+
+class NamesOfEvents(Database):
+    """Samples of events with any name, in a bundle (docs/FORMAT.md, `evnt`)."""
+
+    def test_samples_are_no_rows_of_the_trace(self):
+        number = parts.number
+        names = ["branches", "branches:u", "ptwrite", "cbr", "mwait", "pwre", "exstop", "pwrx", "cycles", "cycles"]
+        samples = [index for index in range(len(names)) for _ in range(index + 1)]
+        texts = b"".join(number(len(name)) + name.encode() for name in names)
+        rows = b"".join(number(1) + number(0) * 3 + number(index) + number(0x1000) + number(1) + number(0) * 2 for index in samples)
+        events = number(len(names)) + texts + number(0) + number(len(samples)) + rows
+        with tempfile.TemporaryDirectory() as folder:
+            plain, bundle, path, other = (pathlib.Path(folder) / name for name in ("plain.bundle", "named.bundle", "named.db", "plain.db"))
+            self.assertEqual(run("bundle", "-q", "-i", SOURCE / "data" / "user" / "plain.bundle", "-o", plain).returncode, 0)
+            content = plain.read_bytes()
+            *all_parts, end = [each for _, each in parts.parts_of(content)]
+            bundle.write_bytes(parts.joined(content[:parts.HEADER_BYTES], [*all_parts, parts.part(b"evnt", events), end]))
+            for source, database in ((bundle, path), (plain, other)):
+                done = run("export", "-q", "-i", source, "-o", database)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            counts = [(name, index + 1) for index, name in enumerate(names)]
+            by_event = "SELECT {}, count(*) FROM {} GROUP BY evsel_id ORDER BY count(*)"
+            self.assertEqual(self.ask(path, by_event.format("event", "ptd_samples JOIN (SELECT id, evsel_id FROM samples) USING (id)")), counts)
+            # perf's viewer looks for the event with the name "branches", up to a colon, and fails if there are two.
+            listed = [(name if name == "cycles" else "samples of " + name, count) for name, count in counts]
+            self.assertEqual(self.ask(path, by_event.format("event", "samples_view JOIN (SELECT id, evsel_id FROM samples) USING (id) WHERE event != 'branches'")), listed)
+            self.assertEqual(self.ask(path, "SELECT name, sampled_name FROM selected_events WHERE sampled_name IS NULL"), [("branches", None)])
+            for table in ("ptd_branches", "ptd_edges"):
+                self.assertEqual(*(self.ask(each, f"SELECT count(*) FROM {table}") for each in (path, other)))
+            self.assertEqual(self.ask(path, "SELECT name FROM sqlite_master WHERE name IN ('cbr', 'ptwrite', 'power_events_view')"), [])
 
 
 class Kernel(Database):

@@ -299,6 +299,21 @@ class Truth(unittest.TestCase):
             self.assertEqual(peer.ask("Qbtrace:off"), "OK")
             self.assertEqual(peer.ask("qXfer:btrace:read:all:0,1000")[0], "E")
 
+    def test_the_base_of_the_loader(self):
+        """AT_BASE is what the kernel added to the addresses of the loader's file ([linux] load_elf_interp), whatever these are."""
+        bundle = pathlib.Path(self.holder.name) / "linked"
+        subprocess.run([PTDECODE, "bundle", "-q", "-i", DATA / "user" / "plain.bundle", "-o", bundle, "--format", "lldb"], check=True)
+        description = json.loads((bundle / "trace.json").read_text())
+        modules = description["processes"][0]["modules"]
+        bias = 0x10000000
+        address = int(modules[0]["loadAddress"], 0)
+        self.assertNotEqual(address, 0)
+        modules.append({**modules[0], "systemPath": "/lib/ld-test.so.2", "loadAddress": hex(address + bias)})
+        (bundle / "trace.json").write_text(json.dumps(description))
+        with client("-i", bundle / "trace.json") as peer:
+            vector = peer.document("auxv").encode("latin-1")
+        self.assertEqual(dict(struct.iter_unpack("<QQ", vector))[7], bias)  # AT_BASE, getauxval(3)
+
     def damaged(self, recorded, at, last=False):
         """Returns a copy of a recording with 256 zero bytes in the trace, `at` bytes after its first PSB. `last`: without the PSBs after them."""
         content = bytearray(recorded.path.read_bytes())
