@@ -53,7 +53,7 @@ Walker::GuestThreads Walker::guest_threads(const FlowState& state, Ip ip, Interv
   Context host = contexts_->at_cpu(segment_.cpu, time.last);
   all.passed.least = counts ? state.switches : follower_.passed_at(time.first);
   if (counts) {
-    host = follower_.at(all.passed.least, time.first, time.last, Ip{~uint64_t{0}}, timeline_);  // a guest's ip says nothing about the host's threads
+    host = follower_.at(all.passed.least, time.first, time.last);
   } else if (const Context early = contexts_->at_cpu(segment_.cpu, time.first); host.space == kNoSpace && early.space != kNoSpace) {
     host = early;
   }
