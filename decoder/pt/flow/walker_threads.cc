@@ -160,7 +160,7 @@ Walker::Likely Walker::likely_switches(const FlowState& state, Switches passed, 
     const Context context = follower_.after_switch(n, time.last);
     const Runs runs = kernel ? Runs::yes : runs_at(state.ip, context, time);
     if (runs == Runs::no) {
-      likely.codeless = likely.codeless || context.tid != 0;
+      likely.codeless = true;
     } else {
       likely.differ = likely.differ || (likely.runs != Runs::no && (context.tid != of.tid || context.pid != of.pid));
       if (runs > likely.runs || (runs == likely.runs && (kernel || passed.resumes))) likely.switches = n;
