@@ -329,7 +329,8 @@ class Walker {
   struct GuestThreads {
     Context likely;
     bool found = false;   ///< it has code at the flow's ip
-    bool differ = false;  ///< others have, too
+    bool unknown = false;  ///< no record names the program of one of them
+    bool differ = false;  ///< others have, too, or may have
     Switches passed;      ///< of the host
   };
   void add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const;

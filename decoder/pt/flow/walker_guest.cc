@@ -26,6 +26,8 @@ void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestT
       all.likely = thread;
       all.found = has_code;
     }
+    all.unknown = all.unknown || (thread.space == kNoSpace && !kernel);
+    all.differ = all.differ || (all.found && all.unknown);
   };
   const Guest guest = guest_run_by(*contexts_, host);
   const std::vector<ContextTrack::Switch>& switches = kernel || guest.vcpu < 0 ? kNone : guest_switches(*contexts_, guest);
