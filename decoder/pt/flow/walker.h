@@ -190,7 +190,7 @@ class Walker {
   /// Numbers of switches that a flow may have passed.
   struct Switches {
     uint32_t least = 0, most = 0;
-    bool resumes = false;  ///< a lost flow goes on: the thread that it had is the likeliest
+    bool resumes = false;     ///< a lost flow goes on: the thread that it had is the likeliest
     TimeNs until = kTimeMin;  ///< user code that begins now certainly still runs then
   };
   /// Whether a thread runs the code at an address.
@@ -328,10 +328,10 @@ class Walker {
   /// Threads of guests that the flow may be of.
   struct GuestThreads {
     Context likely;
-    bool found = false;   ///< it has code at the flow's ip
+    bool found = false;    ///< it has code at the flow's ip
     bool unknown = false;  ///< no record names the program of one of them
-    bool differ = false;  ///< others have, too, or may have
-    Switches passed;      ///< of the host
+    bool differ = false;   ///< others have, too, or may have
+    Switches passed;       ///< of the host
   };
   void add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const;
   [[nodiscard]] GuestThreads guest_threads(const FlowState& state, Ip ip, Interval time, bool counted) const;
