@@ -30,26 +30,12 @@ uint32_t ContextFollower::begun_at(TimeNs t) const {
   return next == begins_.begin() ? 0 : std::prev(next)->switches;
 }
 
-Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const {
-  const uint32_t least = passed_at(first), most = passed_at(last);
-  passed = std::max(passed, least);
+Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last) const {
+  const uint32_t most = passed_at(last);
+  passed = std::max(passed, passed_at(first));
   if (passed > most + 1) passed = most;  // counted more than was recorded: records were lost
   // The incoming thread's own record comes after the switch function, so the flow may have passed one more switch than is recorded.
-  const uint32_t counted = std::min(passed, static_cast<uint32_t>(changes_.size()));
-  const Context context = after_switch(counted, last);
-  const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline.section_at(c.space, ip, last) != kNoSection; };
-  if (is_kernel_half(ip) || least == most || has_code(context)) return context;
-  for (uint32_t distance = 1; distance <= most - least; ++distance) {
-    for (const bool later : {true, false}) {
-      if (later ? counted + distance > most : counted < least + distance) continue;
-      const uint32_t other = later ? counted + distance : counted - distance;
-      const Context near = after_switch(other, last);
-      if (!has_code(near)) continue;
-      passed = std::max(passed, other);
-      return near;
-    }
-  }
-  return context;
+  return after_switch(passed, last);
 }
 
 Context ContextFollower::after_switch(uint32_t passed, TimeNs last) const {

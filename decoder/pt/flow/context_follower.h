@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ptdecode/context_track.h"
-#include "ptdecode/timeline.h"
+#include "ptdecode/types.h"
 
 namespace ptd::pt {
 
@@ -27,9 +27,8 @@ class ContextFollower {
   [[nodiscard]] uint32_t begun_at(TimeNs t) const;
   /// Returns whether the trace is of events that are attached to threads: it never contains the switch function.
   [[nodiscard]] bool is_of_threads() const { return !begins_.empty(); }
-  /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number. User
-  /// code cannot belong to a thread without code at `ip`: then the nearest switch of the interval to a thread with code there is used.
-  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const;
+  /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number.
+  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last) const;
   /// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it since
   /// the switch.
   [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;

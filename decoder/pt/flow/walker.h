@@ -190,7 +190,21 @@ class Walker {
   /// Numbers of switches that a flow may have passed.
   struct Switches {
     uint32_t least = 0, most = 0;
-    bool resumes = false;  ///< a lost flow goes on: the thread that it had is the likeliest
+    bool resumes = false;     ///< a lost flow goes on: the thread that it had is the likeliest
+    TimeNs until = kTimeMin;  ///< user code that begins now certainly still runs then
+  };
+  /// Whether a thread runs the code at an address.
+  enum class Runs : uint8_t {
+    no,       ///< none of its programs has code there
+    unknown,  ///< no record names one of its programs
+    yes,      ///< one of its programs has code there
+  };
+  /// Which of the possible switches a flow has passed last.
+  struct Likely {
+    uint32_t switches = 0;
+    Runs runs = Runs::no;   ///< of the thread after them
+    bool differ = false;    ///< other threads may run there, too
+    bool codeless = false;  ///< one of the threads has no code there
   };
   [[nodiscard]] bool is_after_switch(const FlowState& state) const;
   void set_context(Flow& flow, Context context);
@@ -202,8 +216,12 @@ class Walker {
   void each_program(const Context& late, Interval time, const Add& add) const;
   [[nodiscard]] bool find_execs() const;
   [[nodiscard]] Switches switches_at(uint32_t before, Ip ip, Interval time, bool starts) const;
-  uint32_t likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const;
-  void set_switches(Flow& flow, Switches passed, Interval time);
+  [[nodiscard]] Runs runs_at(Ip ip, const Context& thread, Interval time) const;
+  [[nodiscard]] Likely likely_switches(const FlowState& state, Switches passed, Interval time) const;
+  [[nodiscard]] Likely likely_beside(const FlowState& state, Switches passed, Interval time) const;
+  void set_switches(Flow& flow, Switches passed, Interval time, const Likely& likely);
+  void set_switches(Flow& flow, Switches passed, Interval time) { set_switches(flow, passed, time, likely_switches(flow.state, passed, time)); }
+  [[nodiscard]] Context counted_context(FlowState& state, Interval time) const;
   enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
   void find_thread(Flow& flow, Interval time, uint64_t next, From from, uint32_t most_switches = ~uint32_t{0});
   void enter_user(Flow& flow, const Item& item, TimeNs first);
@@ -310,9 +328,10 @@ class Walker {
   /// Threads of guests that the flow may be of.
   struct GuestThreads {
     Context likely;
-    bool found = false;   ///< it has code at the flow's ip
-    bool differ = false;  ///< others have, too
-    Switches passed;      ///< of the host
+    bool found = false;    ///< it has code at the flow's ip
+    bool unknown = false;  ///< no record names the program of one of them
+    bool differ = false;   ///< others have, too, or may have
+    Switches passed;       ///< of the host
   };
   void add_guest_threads(Ip ip, const Context& host, Interval time, GuestThreads& all) const;
   [[nodiscard]] GuestThreads guest_threads(const FlowState& state, Ip ip, Interval time, bool counted) const;

@@ -26,6 +26,8 @@ void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestT
       all.likely = thread;
       all.found = has_code;
     }
+    all.unknown = all.unknown || (thread.space == kNoSpace && !kernel);
+    all.differ = all.differ || (all.found && all.unknown);
   };
   const Guest guest = guest_run_by(*contexts_, host);
   const std::vector<ContextTrack::Switch>& switches = kernel || guest.vcpu < 0 ? kNone : guest_switches(*contexts_, guest);
@@ -53,7 +55,7 @@ Walker::GuestThreads Walker::guest_threads(const FlowState& state, Ip ip, Interv
   Context host = contexts_->at_cpu(segment_.cpu, time.last);
   all.passed.least = counts ? state.switches : follower_.passed_at(time.first);
   if (counts) {
-    host = follower_.at(all.passed.least, time.first, time.last, Ip{~uint64_t{0}}, timeline_);  // a guest's ip says nothing about the host's threads
+    host = follower_.at(all.passed.least, time.first, time.last);
   } else if (const Context early = contexts_->at_cpu(segment_.cpu, time.first); host.space == kNoSpace && early.space != kNoSpace) {
     host = early;
   }

@@ -15,6 +15,7 @@ constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads 
 constexpr size_t kMostPrograms = 5;              // compared with the packets ahead
 constexpr uint64_t kMostFitted = 256;           // branches, targets and events for which the likeliest program is compared
 constexpr uint64_t kProof = 64;                  // likewise past those that contradict it, for another one
+constexpr uint64_t kClockError = 1U << 14;       // ns by which a clock that is right may differ from the times of records
 
 using Changes = std::vector<ContextTrack::Switch>;
 
@@ -22,6 +23,9 @@ using Changes = std::vector<ContextTrack::Switch>;
 Changes::const_iterator first_after(const Changes& changes, TimeNs time) {
   return std::upper_bound(changes.begin(), changes.end(), time, [](TimeNs t, const ContextTrack::Switch& change) { return t < change.time; });
 }
+
+TimeNs before(TimeNs time, uint64_t ns) { return TimeNs{time.value - std::min(time.value, ns)}; }
+TimeNs after(TimeNs time, uint64_t ns) { return TimeNs{time.value + std::min(kTimeMax.value - time.value, ns)}; }
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
@@ -102,10 +106,11 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
   if (in_guest(state)) return find_guest_thread(flow, {first, last}, state.next, true);
   Context context;
+  state.thread_open = false;
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
   } else if (options_.switch_entry.value != 0 && options_.config.has_flow) {
-    context = follower_.at(state.switches, first, last, state.ip, timeline_);
+    context = counted_context(state, {first, last});
   } else {
     // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
     // has no user code.
@@ -115,7 +120,6 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
     state.switches = follower_.passed_at(first);
   }
   state.most_switches = state.switches;
-  state.thread_open = false;
   set_thread(flow, context, first, last);
 }
 
@@ -132,47 +136,82 @@ Walker::Switches Walker::switches_at(uint32_t before, Ip ip, Interval time, bool
   return {least, std::max(least, most)};
 }
 
-// Returns the number of switches, of those possible, after which the thread has code at the flow's ip: the least in the kernel and where a lost flow goes on
-// (passed.resumes), else the most. `differ`: other threads have, too.
-uint32_t Walker::likely_switches(const FlowState& state, Switches passed, Interval time, bool& differ) const {
-  const TimeNs last = time.last;
+// Returns whether a thread may run the code at `ip` of user space within `time`.
+Walker::Runs Walker::runs_at(Ip ip, const Context& thread, Interval time) const {
+  bool found = false, unknown = false;
+  const auto add = [&](const Context& program, TimeNs when) {
+    unknown = unknown || (program.space == kNoSpace && program.tid != 0);  // the idle task has no user code
+    found = found || timeline_.section_at(program.space, ip, when) != kNoSection;
+  };
+  has_execs_ && thread.tid > 0 ? each_program(thread, time, add) : add(thread, time.last);
+  return found ? Runs::yes : unknown ? Runs::unknown : Runs::no;
+}
+
+// Returns the number of switches, of those possible, after which the thread runs the code at the flow's ip: the least in the kernel and where a lost flow
+// goes on (passed.resumes), else the most. A thread that has code there is likelier than one whose program is unknown.
+Walker::Likely Walker::likely_switches(const FlowState& state, Switches passed, Interval time) const {
   const bool kernel = is_kernel_half(state.ip);
   const uint32_t lowest = std::max(passed.least, passed.most - std::min(passed.most, kMostThreads));
-  differ = lowest != passed.least;
-  uint32_t likely = passed.most;
+  Likely likely;
+  likely.switches = passed.most;
+  likely.differ = lowest != passed.least;
   Context of;
-  bool found = false;
-  const auto has_code = [&](const Context& c) {
-    bool has = c.space != kNoSpace && timeline_.section_at(c.space, state.ip, last) != kNoSection;
-    if (has || !has_execs_ || c.tid <= 0) return has;
-    each_program(c, time, [&](const Context& program, TimeNs when) { has = has || timeline_.section_at(program.space, state.ip, when) != kNoSection; });
-    return has;
-  };
   for (uint32_t n = passed.most;; --n) {
-    const Context context = follower_.after_switch(n, last);
-    if (kernel || has_code(context)) {
-      differ = differ || (found && (context.tid != of.tid || context.pid != of.pid));
-      if (!found || kernel || passed.resumes) likely = n;
+    const Context context = follower_.after_switch(n, time.last);
+    const Runs runs = kernel ? Runs::yes : runs_at(state.ip, context, time);
+    if (runs == Runs::no) {
+      likely.codeless = true;
+    } else {
+      likely.differ = likely.differ || (likely.runs != Runs::no && (context.tid != of.tid || context.pid != of.pid));
+      if (runs > likely.runs || (runs == likely.runs && (kernel || passed.resumes))) likely.switches = n;
+      likely.runs = std::max(likely.runs, runs);
       of = context;
-      found = true;
     }
     if (n == lowest) break;
   }
-  if (found) return likely;
-  // The clock may be wrong by a little.
-  for (const uint32_t n : {passed.most + 1, lowest - std::min(lowest, 1U)}) {
-    if (has_code(follower_.after_switch(n, last))) return n;
+  if (likely.runs == Runs::no && !likely.differ) {
+    if (const Likely beside = likely_beside(state, passed, time); beside.runs != Runs::no) return beside;
   }
   return likely;
 }
 
+// Same if no possible thread runs there: the next thread, or the one before, if a small error of the clock explains it. Nothing proves the error.
+Walker::Likely Walker::likely_beside(const FlowState& state, Switches passed, Interval time) const {
+  const auto take = [&](uint32_t switches) {
+    Likely likely;
+    likely.switches = switches;
+    likely.runs = runs_at(state.ip, follower_.after_switch(switches, time.last), time);
+    if (likely.runs == Runs::unknown) likely.runs = Runs::no;
+    likely.differ = likely.codeless = true;
+    return likely;
+  };
+  if (follower_.passed_at(after(time.last, kClockError)) > passed.most) {
+    if (const Likely next = take(passed.most + 1); next.runs != Runs::no) return next;
+  }
+  if (passed.least == 0 || follower_.left_at(before(std::max(time.first, passed.until), kClockError)) >= passed.least) return {};
+  return take(passed.least - 1);
+}
+
+// Returns the context of a flow that comes to user code at a time within `time` and has counted its switches. If its thread has no code there, but another one
+// of that time has, the count may be wrong: that one is the likeliest.
+Context Walker::counted_context(FlowState& state, Interval time) const {
+  const Context context = follower_.at(state.switches, time.first, time.last);
+  const uint32_t least = follower_.passed_at(time.first), most = follower_.passed_at(time.last);
+  if (is_kernel_half(state.ip) || least == most || runs_at(state.ip, context, time) != Runs::no) return context;
+  const Likely likely = likely_switches(state, {least, most}, time);
+  if (likely.runs != Runs::yes) return context;
+  state.switches = std::max(state.switches, std::min(likely.switches, most));
+  state.thread_open = true;
+  return follower_.after_switch(likely.switches, time.last);
+}
+
 // Sets the thread of a flow that has passed some number of switches within `passed`.
-void Walker::set_switches(Flow& flow, Switches passed, Interval time) {
+void Walker::set_switches(Flow& flow, Switches passed, Interval time, const Likely& likely) {
   FlowState& state = flow.state;
-  const uint32_t likely = likely_switches(state, passed, time, state.thread_open);
+  state.thread_open = likely.differ;
   state.switches = passed.least;
   state.most_switches = passed.most;
-  set_thread(flow, follower_.after_switch(likely, time.last), time.first, time.last);
+  set_thread(flow, follower_.after_switch(likely.switches, time.last), time.first, time.last);
 }
 
 // Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted: at most
@@ -188,17 +227,18 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from, ui
   }
   passed = switches_at(state.switches, state.ip, time, from == From::start);
   passed.resumes = from == From::loss;
-  bool differ = false;
-  if (passed.least != passed.most) likely_switches(state, passed, time, differ);
-  if (differ && !looks_ahead_) {
-    if (is_kernel_half(state.ip)) {
-      look_ahead(flow, time, next, passed);
-    } else {
-      passed.least = std::clamp(left_ahead(next, passed.most), passed.least, passed.most);
-    }
+  const Likely likely = likely_switches(state, passed, time);
+  const bool looks = !looks_ahead_ && (likely.differ || likely.codeless);
+  if (looks && is_kernel_half(state.ip)) {
+    look_ahead(flow, time, next, passed);
+  } else if (looks) {
+    passed.until = user_until(next, [&](TimeNs now) { return follower_.left_at(before(now, kClockError)) >= passed.most; });
+    passed.least = std::clamp(follower_.left_at(passed.until), passed.least, passed.most);
   }
-  passed.most = std::min(passed.most, std::max(passed.least, most_switches));
-  set_switches(flow, passed, time);
+  const uint32_t most = std::min(passed.most, std::max(passed.least, most_switches));
+  const bool is_done = !looks && most == passed.most;
+  passed.most = most;
+  is_done ? set_switches(flow, passed, time, likely) : set_switches(flow, passed, time);
   fit_program(flow, passed, time, next, from);
 }
 
@@ -434,12 +474,14 @@ bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool 
   if (has_execs_ && !is_kernel_half(ip)) return false;
   if (is_only_by_time(state, ip)) return true;
   const Switches passed = switches_at(state.switches, ip, time, starts);
-  return passed.least == passed.most;
+  return passed.least == passed.most && (is_kernel_half(ip) || runs_at(ip, follower_.after_switch(passed.least, time.last), time) != Runs::no);
 }
 
 bool Walker::enters_clearly(const FlowState& state, const Item& item) const {
-  const bool clear = options_.switch_entry.value != 0 && !has_execs_ && !in_guest(state);
-  return clear || is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false);
+  const bool counts = options_.switch_entry.value != 0 && segment_.cpu >= 0 && !has_execs_ && !in_guest(state);
+  if (!counts) return is_thread_clear(state, Ip{item.ip}, {item.lo, item.hi}, false);
+  uint32_t passed = state.switches;
+  return runs_at(Ip{item.ip}, follower_.at(passed, item.before, item.hi), time_of(item)) != Runs::no;
 }
 
 bool Walker::thread_is_unknown() const {

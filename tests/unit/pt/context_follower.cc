@@ -3,12 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ptdecode/timeline_builder.h"
-
 namespace ptd::pt {
 namespace {
-
-constexpr Ip kKernelIp{0xffffffff81000000};
 
 class Follower : public testing::Test {
  protected:
@@ -23,11 +19,10 @@ class Follower : public testing::Test {
     follower_ = ContextFollower(track_, 0);
   }
   int32_t tid_at(uint32_t& passed, uint64_t first, uint64_t last) {
-    return follower_.at(passed, TimeNs{first}, TimeNs{last}, kKernelIp, timeline_).tid;
+    return follower_.at(passed, TimeNs{first}, TimeNs{last}).tid;
   }
 
   ContextTrack track_;
-  Timeline timeline_ = TimelineBuilder().build();
   ContextFollower follower_;
 };
 

@@ -156,6 +156,17 @@ TEST_F(GuestThread, AThreadCallsExec) {
   expect("1.1? 1.1? 1.1 1.1 ");
 }
 
+TEST_F(GuestThread, AnUnknownProgramCallsExec) {
+  const int32_t thread = thread_of_machine(1, 1);
+  contexts_.add_thread(thread, kTimeMin, {thread, thread, kNoSpace});
+  contexts_.add_thread(thread, TimeNs{1100}, {thread, thread, spaces_[1]});
+  sync(1000);
+  run_user();
+  time(1200);
+  run_user();
+  expect("1.1? 1.1? 1.1 1.1 ");
+}
+
 TEST_F(GuestThread, TheHostSwitchesBetweenTwoGuests) {
   run_guest(2, 1100);
   sync(1000);

@@ -73,7 +73,9 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
     contexts_.sort();
     options_.exact_only = exact;
     Decoder decoder(timeline_, contexts_, options_);
-    decoder.begin(segment(per_cpu_));
+    AuxSegment trace = segment(per_cpu_);
+    trace.time = time_;
+    decoder.begin(trace);
     std::string threads, tid;
     Batch batch;
     for (bool more = true; more;) {
@@ -94,8 +96,94 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
   ContextTrack contexts_;
   DecoderOptions options_;
   SpaceId space_, other_;
+  Interval time_{TimeNs{1000}, TimeNs{5000}};
   bool per_cpu_ = true;
 };
+
+// Thread 3 of the other program, thread 1 from 100 us on, and thread 3 again from 200 us on. Thread 1 has no code at kOtherLoop.
+class CodelessThread : public UnseenSwitch {
+ protected:
+  CodelessThread() {
+    options_.switch_entry = {};
+    contexts_ = {};
+    time_ = {TimeNs{50'000}, TimeNs{250'000}};
+    comes(3, 10);
+    comes(1, 100'000);
+    comes(3, 200'000);
+  }
+  void comes(int32_t tid, uint64_t time_ns) { contexts_.add_switch(0, TimeNs{time_ns}, {tid, tid, tid == 3 ? other_ : space_}); }
+  /// Code at kOtherLoop runs from `tsc` on until `count` MTCs later.
+  void run_other(uint64_t tsc, unsigned count) {
+    bytes_.clear();
+    sync(tsc, 0);
+    mtcs(1);
+    writer_.tip_pge(kOtherLoop);
+    mtcs(count);
+    tips(kOtherLoop, 1);
+    writer_.tip_pgd_suppressed();
+    mtcs(1);
+  }
+};
+
+TEST_F(CodelessThread, OtherThreadsAreNear) {
+  run_other(110'000, 1);
+  expect("3b?3b?");
+  run_other(190'000, 1);
+  expect("3b?3b?");
+  run_other(90'000, 1);
+  expect("3b3b");
+}
+
+TEST_F(CodelessThread, OtherThreadsAreFar) {
+  run_other(150'000, 1);
+  expect("");
+}
+
+TEST_F(CodelessThread, RunsUntilOtherThreadsAreFar) {
+  run_other(100'100, 2000);
+  expect("");
+}
+
+// The switch is in the interval of the clock in which the code begins to run, which then still runs after it.
+TEST_F(CodelessThread, RunsPastTheSwitch) {
+  run_other(99'980, 0);
+  expect("3b3b");
+  run_other(99'980, 1);
+  expect("3b?3b?");
+  run_other(99'980, 2000);
+  expect("");
+}
+
+TEST_F(CodelessThread, ItsProgramIsUnknown) {
+  contexts_.add_thread(1, kTimeMin, {1, 1, kNoSpace});
+  contexts_.add_thread(1, TimeNs{100'010}, {1, 1, space_});
+  run_other(99'980, 0);
+  expect("3b?3b?");
+}
+
+TEST_F(CodelessThread, IsUnknownOrIdle) {
+  for (const bool idle : {false, true}) {
+    contexts_ = {};
+    comes(3, 10);
+    contexts_.add_switch(0, TimeNs{100'000}, idle ? Context{0, 0, kNoSpace} : Context{-1, 1, kNoSpace});
+    run_other(99'980, 0);
+    expect(idle ? "3b3b" : "3b?3b?");
+    run_other(99'980, 1);
+    expect(idle ? "3b?3b?" : "");
+  }
+}
+
+// The flow executes the switch function once: it is of thread 1.
+TEST_F(CodelessThread, ItsSwitchesAreCounted) {
+  options_.switch_entry = Ip{kSwitchEntry};
+  sync(99'980, kIdleLoop);
+  mtcs(1);
+  tips(kSwitchCaller, 1);
+  tips(kOtherLoop, 2);
+  mtcs(2);
+  writer_.tip_pgd_suppressed();
+  expect("3b3b13b?3b?");
+}
 
 TEST_F(UnseenSwitch, TheTraceOfATaskStartsBeforeTheRecordOfItsSwitch) {
   contexts_.add_leave(0, TimeNs{1100});
