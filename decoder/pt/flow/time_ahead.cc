@@ -52,7 +52,7 @@ uint64_t other_bytes(uint64_t word) {
 void set_at_once(Moment& moment, TimeNs about, uint64_t cycles) {
   using Both [[gnu::vector_size(sizeof(Moment))]] = uint64_t;
   const Both both = {about.value, cycles};
-  std::memcpy(&moment, &both, sizeof both);
+  std::memcpy(static_cast<void*>(&moment), &both, sizeof both);
 }
 
 /// Returns whether a packet shows that the TSC may be that of a VMX guest.

@@ -273,7 +273,7 @@ void PtClock::on_cbr(uint8_t ratio) {
 
 void PtClock::on_short_loss() {
   // The first MTC after a TMA may need bits that the TMA lacks: its window is shorter.
-  const bool counts = anchor_ != Anchor::none && (!first_mtc_ || mtc_shift_ + 8 <= kTmaBits);
+  const bool counts = anchor_ != Anchor::none && (!first_mtc_ || mtc_shift_ + 8U <= kTmaBits);
   const bool is_short = counts && (!lost_ || is_short_);
   on_loss();
   is_short_ = is_short;
