@@ -213,7 +213,7 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_
   }
   if (!time_tells_context_) return;
   if (std::exchange(undated_, false)) return update_context();
-  const bool is_other = by_time_ && (options_.names == ContextNames::none || enter_wrong(offset));
+  const bool is_other = by_time_ && (!has_ids(options_.names) || enter_wrong(offset));
   if (is_other || earliest_ >= next_change_) update_context();
 }
 
