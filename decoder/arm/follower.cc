@@ -441,12 +441,6 @@ void Follower::trace_on(uint64_t offset) {
   walked_ = false;
 }
 
-void Follower::trace_info() {
-  push_allowed_ = false;
-  calls_unseen_ = false;
-  returns_.clear();
-}
-
 // --- atoms
 
 /// Continues at the address from the return stack if a taken indirect branch has no address packet.

@@ -193,6 +193,12 @@ void Follower::source_address(const Element& element) {
   }
 }
 
+void Follower::trace_info() {
+  push_allowed_ = false;
+  calls_unseen_ = false;
+  returns_.clear();
+}
+
 void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
   if (!options_.use_time || (flags & kFlagNoTime) != 0 || value == 0) return;  // 0: the trace unit has no timestamp

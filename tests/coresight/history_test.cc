@@ -376,7 +376,7 @@ TEST_F(ArmThreads, AuxRecordsTellTheThreadWithoutIds) {
     return run(names, true, 1);
   };
   constexpr auto kNone = arm::ContextNames::none, kAux = arm::ContextNames::aux_records;
-  constexpr std::initializer_list<uint8_t> kAt3600 = {0x02, 0x90, 0x1c};
+  static constexpr std::initializer_list<uint8_t> kAt3600 = {0x02, 0x90, 0x1c};
   EXPECT_EQ(suspects(at(kAt3600, kNone)), (std::vector<bool>{false, false}));
   const Flow second = at(kAt3600, kAux);
   EXPECT_EQ(second.blocks, (Blocks{{child_.value, kOther, 2}, {child_.value, kOther, 2}}));
