@@ -307,7 +307,7 @@ class ContextJudge {
 void check_contexts(CheckedSegment& checked, const TraceConfig& config, const FollowOptions& options, const KnownSwitches& known) {
   constexpr size_t kLeast = 3;  // switches: one is the thread with which a trace begins
   const AuxSegment& segment = checked.segment;
-  if (options.names == ContextNames::none || !options.use_time || segment.cpu < 0) return;
+  if (!has_ids(options.names) || !options.use_time || segment.cpu < 0) return;
   const Switches& switches = known.contexts.switches(segment.cpu);
   if (switches.size() < kLeast) return;
   FlowPieces pieces(segment, options, switches);

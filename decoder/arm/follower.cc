@@ -56,7 +56,7 @@ void Follower::begin(const AuxSegment& segment, std::span<const WrongContext> wr
     earliest_ = std::max(earliest_, segment.written.first);
     latest_ = std::min(latest_, segment.written.last);
   }
-  const bool by_cpu = options_.names == ContextNames::none && segment.tid < 0 && segment.cpu >= 0;
+  const bool by_cpu = !has_ids(options_.names) && segment.tid < 0 && segment.cpu >= 0;
   wrong_ = wrong;
   by_time_ = !wrong.empty() || (by_cpu && !contexts_->switches(segment.cpu).empty());
   times_ = times;
@@ -269,6 +269,8 @@ Context Follower::context_of_cpu() {
   if (at.tid > 0) (void)context_of(at.tid);
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);
+  const bool is_second = next - switches.begin() > 1;
+  is_one_of_two_ = options_.names == ContextNames::aux_records && is_second && std::prev(next)->to.tid != std::prev(next, 2)->to.tid;
   for (int i = 0; i < kMostEqual && next != switches.end() && next->to.tid == at.tid; ++i) ++next;
   if (next != switches.end()) next_change_ = std::min(next_change_, next->time);
   is_new_ = false;
@@ -331,7 +333,7 @@ void Follower::enter_undated() {
 std::optional<int32_t> Follower::named_thread() const {
   const bool by_vmid = options_.names == ContextNames::vmid;
   const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
-  const bool named = options_.names != ContextNames::none && (by_vmid ? context_.has_vmid : context_.has_context_id);
+  const bool named = has_ids(options_.names) && (by_vmid ? context_.has_vmid : context_.has_context_id);
   if (is_wrong_) return wrong_.front().tid;
   const bool tells_level = config_.protocol == Protocol::etmv4 || config_.protocol == Protocol::ete;
   const bool is_no_id = id == 0 && tells_level && context_.level == 0;  // user code is not of the idle task
@@ -369,6 +371,7 @@ void Follower::take_dated() {
 void Follower::update_context() {
   software_ = {};
   next_change_ = kTimeMax;
+  is_one_of_two_ = false;
   undated_ ? take_possible() : take_dated();
   time_tells_context_ = (undated_ && options_.use_time) || by_time_ || (next_change_ != kTimeMax && next_change_ <= latest_);
   space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
@@ -418,7 +421,7 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
     if (held_contexts_.size() == kMostHeld) flush_exception(false, {});
   }
   // A thread that called exec keeps its name, and has another space when it returns from the kernel.
-  const bool may_have_execed = (options_.names != ContextNames::none || undated_) && before.level != context_.level;
+  const bool may_have_execed = (has_ids(options_.names) || undated_) && before.level != context_.level;
   if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present || may_have_execed) {
     update_context();
   } else if (world_of(before, config_.protocol) != world_of(context_, config_.protocol) && options_.worlds[0] != kNoSpace) {
@@ -436,12 +439,6 @@ void Follower::trace_on(uint64_t offset) {
   returns_.clear();
   starting_ = entry_ = true;
   walked_ = false;
-}
-
-void Follower::trace_info() {
-  push_allowed_ = false;
-  calls_unseen_ = false;
-  returns_.clear();
 }
 
 // --- atoms

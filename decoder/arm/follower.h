@@ -187,7 +187,7 @@ class Follower {
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
   [[nodiscard]] bool may_be_other(uint64_t offset) const;
   /// Returns whether the code may be of another program. The kernel's is the same for all.
-  [[nodiscard]] bool is_unsure() const { return unsure_ && context_.level == 0; }
+  [[nodiscard]] bool is_unsure() const { return (unsure_ || is_one_of_two_) && context_.level == 0; }
   void enter_user(uint64_t offset);
   void mark_thread();
   bool enter_wrong(uint64_t offset);
@@ -254,6 +254,7 @@ class Follower {
   TimestampIndex* times_ = nullptr;
   bool entry_ = false;   ///< user code may begin at the next instruction
   bool unsure_ = false;  ///< up to the next timestamp: the space may be wrong
+  bool is_one_of_two_ = false;  ///< the cpu's thread may be the one of the AUX record before
   struct UserExit {
     int32_t tid = -1;
     Ip to;  ///< where the thread continues, unless it calls exec or handles a signal

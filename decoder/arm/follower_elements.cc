@@ -193,6 +193,12 @@ void Follower::source_address(const Element& element) {
   }
 }
 
+void Follower::trace_info() {
+  push_allowed_ = false;
+  calls_unseen_ = false;
+  returns_.clear();
+}
+
 void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_t offset) {
   if ((flags & kFlagCycles) != 0) cycles_ += cycles;
   if (!options_.use_time || (flags & kFlagNoTime) != 0 || value == 0) return;  // 0: the trace unit has no timestamp
@@ -213,7 +219,7 @@ void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles, uint64_
   }
   if (!time_tells_context_) return;
   if (std::exchange(undated_, false)) return update_context();
-  const bool is_other = by_time_ && (options_.names == ContextNames::none || enter_wrong(offset));
+  const bool is_other = by_time_ && (!has_ids(options_.names) || enter_wrong(offset));
   if (is_other || earliest_ >= next_change_) update_context();
 }
 

@@ -7,12 +7,16 @@
 
 namespace ptd::arm {
 
-/// How context packets identify the current thread.
+/// How the current thread is known.
 enum class ContextNames : uint8_t {
-  none,        ///< not at all: a raw capture; user code belongs to the default space
-  context_id,  ///< CONTEXTIDR_EL1 holds the thread id, as Linux writes it (CONFIG_PID_IN_CONTEXTIDR)
-  vmid,        ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
+  none,         ///< not by context packets: a raw capture, whose user code belongs to the default space, or records of switches name it
+  context_id,   ///< CONTEXTIDR_EL1 holds the thread id, as Linux writes it (CONFIG_PID_IN_CONTEXTIDR)
+  vmid,         ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
+  aux_records,  ///< not by context packets: the flow of a cpu up to an AUX record is of the thread that writes it, or of the one before that
 };
+
+/// Returns whether context packets name threads.
+[[nodiscard]] constexpr bool has_ids(ContextNames names) { return names == ContextNames::context_id || names == ContextNames::vmid; }
 
 /// Address spaces that a snapshot's dumps distinguish ("space=" of a dump): by exception level and security state. EL0 counts as EL1. ETMv3
 /// and PTM report no level except the hypervisor's: any level of that state.

@@ -68,8 +68,7 @@ void write_arm_sources(const RecordingData& data, ByteWriter& out) {
 
 bool read_arm_sources(ByteReader in, const OpenRequest& options, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
-  const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid) + kWithWorlds + kWithOwnUpper);
-  if (names % kWithWorlds > static_cast<uint64_t>(arm::ContextNames::vmid)) return false;
+  const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::aux_records) + kWithWorlds + kWithOwnUpper);
   follow.names = static_cast<arm::ContextNames>(names % kWithWorlds);
   follow.own_upper = (names & kWithOwnUpper) != 0;
   follow.default_space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};

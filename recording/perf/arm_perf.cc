@@ -387,8 +387,32 @@ bool ArmPerf::is_of_tasks() const {
   });
 }
 
-/// Sets what names the threads of the flow. Without ids and times, AUX records do if the events are attached to tasks: then each task that leaves a cpu
-/// writes one. Those of a whole cpu, like its ITRACE_START, name only the task that happened to run; what the others do needs records of switches.
+/// The task that leaves a cpu writes the AUX record of the trace since the one before, and ITRACE_START when the trace begins. A switch between tasks that
+/// inherited one event writes neither ([linux] context_equiv()): the trace may begin with the task of the AUX record before.
+void ArmPerf::add_aux_threads(ContextTrack& contexts) const {
+  std::map<int32_t, std::vector<ContextTrack::Switch>> records;
+  for (const Piece& piece : pieces_) {
+    const Context task = piece.tid > 0 ? Context{-1, piece.tid, kNoSpace} : Context{};
+    if (piece.has_time && piece.cpu >= 0) records[piece.cpu].push_back({piece.time, task});
+  }
+  for (auto& [cpu, ends] : records) {
+    std::ranges::stable_sort(ends, {}, &ContextTrack::Switch::time);
+    const std::vector<ContextTrack::Switch> starts = contexts.switches(cpu);
+    auto start = starts.begin();
+    TimeNs from = kTimeMin;
+    for (const ContextTrack::Switch& end : ends) {
+      for (; start != starts.end() && start->time <= end.time; ++start) {
+        if (start->time >= from && start->to.tid != end.to.tid) from = TimeNs{start->time.value + 1};
+      }
+      contexts.add_switch(cpu, from, end.to);
+      from = TimeNs{end.time.value + 1};
+    }
+  }
+  contexts.sort();
+}
+
+/// Sets what names the threads of the flow. Without ids, AUX records do if the events are attached to tasks. Those of a whole cpu, like its ITRACE_START,
+/// name only the task that happened to run; what the others do needs records of switches, which are better than AUX records.
 void ArmPerf::find_threads(bool has_times, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
   UserIds ids;
@@ -403,10 +427,9 @@ void ArmPerf::find_threads(bool has_times, RecordingData& data) {
     if (!has_switches_) data.contexts = threads_only(data.contexts);
     return;
   }
-  for (const Piece& piece : pieces_) {
-    if (!has_times && piece.has_time && piece.cpu >= 0 && piece.tid > 0) data.contexts.add_switch(piece.cpu, piece.time, {-1, piece.tid, kNoSpace});
-  }
-  data.contexts.sort();
+  if (has_times && has_switches_) return;
+  if (has_times) follow.names = arm::ContextNames::aux_records;
+  add_aux_threads(data.contexts);
 }
 
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {

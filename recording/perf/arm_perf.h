@@ -68,6 +68,7 @@ class ArmPerf {
   void lose(const Payload& payload, const Piece& piece);
   void lose_between(const Ring& ring, const Payload& payload, uint64_t from, uint64_t to);
   void add_sources(const perfio::EtmInfo& info);
+  void add_aux_threads(ContextTrack& contexts) const;
   void find_threads(bool has_times, RecordingData& data);
   [[nodiscard]] bool is_of_tasks() const;
   size_t slot_of(size_t base, int32_t tid);

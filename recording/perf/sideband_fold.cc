@@ -364,6 +364,7 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
   const perfio::SampleId& id = record.sample_id;
   if (per_cpu_ && !is_arm_ && aux.aux_size_bytes != 0) task_switches_.on_aux(record);
+  if (id.has_time && aux.aux_size_bytes != 0) note_ran(id.tid, TimeNs{id.time});
   const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
   if (aux.aux_size_bytes != 0) ++(is_stored ? stored_aux_ : overwritten_aux_);
   const int32_t ring_tid = rings_.stream_of(id, per_cpu_).second;

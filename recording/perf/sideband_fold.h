@@ -115,6 +115,9 @@ class SidebandFold {
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, perfio::CommRecord comm);
   [[nodiscard]] int32_t caller_of_exec(const perfio::Record& record, int32_t pid) const;
+  void note_ran(int32_t tid, TimeNs time);
+  [[nodiscard]] bool ran_before_exec(int32_t tid, TimeNs time) const;
+  void doubt_program_before(int32_t pid, int32_t caller, bool was_named, TimeNs time);
   void start_program(int32_t pid, TimeNs time, SpaceId space);
   void check_program(const perfio::Record& record, const perfio::MmapRecord& map);
   TimeNs move_program(int32_t pid, SpaceId from, SpaceId to);
@@ -213,7 +216,12 @@ class SidebandFold {
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
   std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
-  std::set<int32_t> started_;  // threads with an ITRACE_START
+  struct Start {
+    TimeNs time;       // kTimeMax: unknown
+    bool ran = false;  // another record of the thread came after it
+  };
+  std::map<int32_t, Start> started_;  // by thread: its first ITRACE_START
+  std::set<SpaceId> mapped_;          // spaces of which some mapping is known
   TaskSwitches task_switches_;
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;

@@ -251,6 +251,7 @@ void SidebandFold::on_sample(const perfio::Record& record, const perfio::OtherSa
 
 /// Anonymous memory is reported again when its protection changes, as run-times do before and after they write code.
 void SidebandFold::add_mapping(UserMapping mapping) {
+  mapped_.insert(mapping.space);
   if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) {
     mappings_.push_back(std::move(mapping));
     return;

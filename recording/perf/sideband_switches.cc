@@ -52,6 +52,7 @@ void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord 
   note_order(record, false);
   if (!record.sample_id.has_time) return;
   const PossibleTasks tasks = check_numbers(record, change);
+  for (const int32_t tid : {record.sample_id.tid, change.next_prev_tid}) note_ran(tid, TimeNs{record.sample_id.time});
   const bool has_thread = record.sample_id.pid <= 0 || record.sample_id.tid != 0;
   if (tasks.own && has_thread) return use_switch(record, change, tasks);
   if (!tasks.own && !change.cpu_wide) return;
@@ -195,19 +196,46 @@ void SidebandFold::check_exec(const perfio::Record& record, perfio::CommRecord& 
 void SidebandFold::on_comm(const perfio::Record& record, perfio::CommRecord comm) {
   const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin;
   if (comm.exec && record.sample_id.has_time) check_exec(record, comm);
+  const bool was_named = data_.comms.contains(comm.pid);
   name_thread(comm.tid, time, comm.comm);
   const perfio::SampleId& writer = record.sample_id;  // the task that runs ([Linux] perf_event_comm_output())
   if (writer.has_time && writer.tid > 0 && writer.tid != comm.tid) note_given_name(comm.tid, time);
   if (comm.exec && comm.pid > 0) {
     programs_.forget(comm.pid);
-    // Its first record: it ran another program before, which no record names. A trace that begins with exec has none.
-    if (time != kTimeMin && !started_.contains(comm.pid) && data_.contexts.thread_changes(comm.pid).empty())
-      data_.contexts.add_thread(comm.pid, kTimeMin, {comm.pid, comm.pid, kNoSpace});
+    const int32_t caller = caller_of_exec(record, comm.pid);
+    if (time != kTimeMin) doubt_program_before(comm.pid, caller, was_named, time);
     start_program(comm.pid, time, image_.builder.add_space(machine_of_thread(comm.pid)));
-    if (const int32_t caller = caller_of_exec(record, comm.pid); caller > 0) data_.contexts.add_thread(caller, time, context_of(comm.pid, comm.pid));
+    if (caller > 0) data_.contexts.add_thread(caller, time, context_of(comm.pid, comm.pid));
     if (per_cpu_) task_switches_.on_exec(record);
   } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
     data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
+  }
+}
+
+// A thread with ITRACE_START was on a cpu at that time.
+void SidebandFold::note_ran(int32_t tid, TimeNs time) {
+  if (const auto start = started_.find(tid); start != started_.end() && time > start->second.time) start->second.ran = true;
+}
+
+// Whether a thread ran before it called exec. Where exec enables the event, the kernel writes ITRACE_START directly before COMM ([Linux] begin_new_exec()).
+bool SidebandFold::ran_before_exec(int32_t tid, TimeNs time) const {
+  constexpr uint64_t kMostNs = 100'000;
+  const auto start = started_.find(tid);
+  const auto& changes = data_.contexts.thread_changes(tid);
+  const bool is_forked = std::ranges::any_of(changes, [](const auto& change) { return change.time != kTimeMin; });
+  return start == started_.end() || is_forked || start->second.ran || (time > start->second.time && time.value - start->second.time.value > kMostNs);
+}
+
+// A process calls exec, by its thread `caller` if it is not the first one. If no record named it or its mappings before, what ran before is unknown: it may
+// have had code where the new program has.
+void SidebandFold::doubt_program_before(int32_t pid, int32_t caller, bool was_named, TimeNs time) {
+  for (const int32_t tid : {pid, caller}) {
+    std::vector<ContextTrack::Switch> changes = data_.contexts.thread_changes(tid);
+    if (tid <= 0 || (was_named && !changes.empty()) || (tid == pid && !ran_before_exec(tid, time))) continue;
+    if (changes.empty()) changes.push_back({kTimeMin, {pid, tid, kNoSpace}});
+    for (const ContextTrack::Switch& change : changes) {
+      if (!mapped_.contains(change.to.space)) data_.contexts.add_thread(tid, change.time, {pid, tid, kNoSpace});
+    }
   }
 }
 
@@ -314,6 +342,7 @@ void SidebandFold::on_fork(SpaceId parent, SpaceId child) {
   anonymous_.fork(parent, child);
   writable_code_.fork(parent, child);
   if (jitdump_spaces_.contains(parent)) jitdump_spaces_.insert(child);
+  if (mapped_.contains(parent)) mapped_.insert(child);
 }
 
 void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task) {
@@ -350,7 +379,8 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceS
   if (start.pid < 0 || start.tid < 0) return;
   const Context context = context_of(start.pid, start.tid);
   // A trace without times begins with the thread's first program; later ones begin at their records.
-  if (start.tid > 0 && started_.insert(start.tid).second) data_.contexts.add_thread(start.tid, kTimeMin, context);
+  const TimeNs time = record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMax;
+  if (start.tid > 0 && started_.try_emplace(start.tid, Start{time}).second) data_.contexts.add_thread(start.tid, kTimeMin, context);
   if (!record.sample_id.has_time) return;
   if (!per_cpu_) programs_.on_start(start.tid, TimeNs{record.sample_id.time});
   if (per_cpu_ && !is_arm_) task_switches_.on_start(record);
@@ -363,6 +393,7 @@ void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::S
   if (!id.has_time) return;
   if (id.cpu >= 0) task_switches_.ignore(id.cpu);
   if (id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end()) set_switch(id.cpu, kTimeMin, context_of(id.pid, change.prev_tid));
+  for (const int32_t tid : {change.prev_tid, change.next_tid}) note_ran(tid, TimeNs{id.time});
   set_switch(id.cpu, TimeNs{record.sample_id.time}, change.next_tid == 0 ? Context{0, 0, kNoSpace} : context_of(-1, change.next_tid));
 }
 

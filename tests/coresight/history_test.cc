@@ -367,6 +367,25 @@ TEST_F(ArmThreads, ASwitchToAThreadAtTheSamePlaceWithoutIds) {
   EXPECT_EQ(suspects(flow), (std::vector<bool>{false, true}));
 }
 
+// AUX records of tasks: the flow up to one is of its thread, but may begin with that of the record before.
+TEST_F(ArmThreads, AuxRecordsTellTheThreadWithoutIds) {
+  add_switches();
+  const auto at = [this](std::initializer_list<uint8_t> time, arm::ContextNames names) {
+    start_at(kOther);
+    trace_.put(time).put({kE}).put(kAt5000).put({0x04}).address(kOther).put({kE});
+    return run(names, true, 1);
+  };
+  constexpr auto kNone = arm::ContextNames::none, kAux = arm::ContextNames::aux_records;
+  static constexpr std::initializer_list<uint8_t> kAt3600 = {0x02, 0x90, 0x1c};
+  EXPECT_EQ(suspects(at(kAt3600, kNone)), (std::vector<bool>{false, false}));
+  const Flow second = at(kAt3600, kAux);
+  EXPECT_EQ(second.blocks, (Blocks{{child_.value, kOther, 2}, {child_.value, kOther, 2}}));
+  EXPECT_EQ(suspects(second), (std::vector<bool>{true, true}));
+  contexts_.add_switch(1, TimeNs{3500}, {.pid = 8, .tid = 8, .space = child_});  // of ITRACE_START
+  contexts_.sort();
+  EXPECT_EQ(suspects(at(kAt3600, kAux)), (std::vector<bool>{false, false}));
+}
+
 // The cpu's records tell the thread, at a time between two timestamps.
 TEST_F(ArmThreads, ASwitchBetweenTwoTimestampsWithoutIds) {
   add_switches();

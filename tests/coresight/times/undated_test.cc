@@ -55,6 +55,11 @@ class UndatedPerf {
     record.sample_id.time = time;
     arm_.on_record(record);
   }
+  void switches() {
+    perfio::Record record;
+    record.payload = perfio::SwitchRecord{};
+    arm_.on_record(record);
+  }
   /// Returns the bounds of the segments, after finish().
   std::vector<Interval> written(bool use_written = true) {
     AuxStream& stream = data.streams.front();
@@ -75,7 +80,7 @@ class UndatedPerf {
   void finish(uint64_t configr) {
     perfio::AuxtraceInfoRecord record;
     record.type = perfio::kAuxtraceCsEtm;
-    record.priv = {2, 1, 0, 0x4040404040404040, kCpu, 8, configr, 0x10, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 0};
+    record.priv = {2, 1, 0, 0x4040404040404040, kCpu, 8, configr, 0x10, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1};
     arm_.finish(perfio::parse_etm_info(record), true, data);
   }
   RecordingData data;
@@ -133,24 +138,40 @@ TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
   }
 }
 
-// Without ids and times, each task that leaves a cpu writes an AUX record if the event is attached to tasks. That of a whole cpu names the task that ran
-// when the ring was read.
+// Without ids, each task that leaves a cpu writes an AUX record if the event is attached to tasks. That of a whole cpu names the task that ran when the ring
+// was read. A task of another name space has no number.
 TEST(UndatedPerf, AuxRecordsNameThreads) {
-  for (const int32_t attached : {7, -1}) {
-    UndatedPerf made;
-    made.attach(attached);
-    made.data.contexts.add_switch(kCpu, TimeNs{1}, {.pid = 7, .tid = 7});  // of ITRACE_START
-    made.trace(7, 1000, kEl0, 0);
-    made.trace(8, 2000, kEl0, 0);
-    made.finish(0x1);
-    EXPECT_TRUE(made.data.warnings.empty());
-    const auto& switches = made.data.contexts.switches(kCpu);
-    ASSERT_EQ(switches.size(), attached > 0 ? 3U : 0U);
-    if (switches.empty()) continue;
-    EXPECT_EQ(switches[1].time, TimeNs{1000});
-    EXPECT_EQ(switches[1].to.tid, 7);
-    EXPECT_EQ(switches[2].to.tid, 8);
+  constexpr uint32_t kTimestamps = 0x800;
+  for (const uint32_t configr : {1U, 1U | kTimestamps}) {
+    for (const int32_t attached : {7, -1}) {
+      UndatedPerf made;
+      made.attach(attached);
+      made.data.decoder.config.time.time_mult = 1;
+      made.data.contexts.add_switch(kCpu, TimeNs{1}, {.pid = 6, .tid = 6});  // of ITRACE_START
+      made.trace(7, 1000, kEl0, 0);
+      made.trace(8, 2000, kEl0, 0);
+      made.trace(0, 3000, kEl0, 0);
+      made.finish(configr);
+      EXPECT_TRUE(made.data.warnings.empty());
+      std::vector<std::pair<uint64_t, int32_t>> threads;
+      for (const auto& change : made.data.contexts.switches(kCpu)) threads.emplace_back(change.time.value, change.to.tid);
+      EXPECT_EQ(threads, attached < 0 ? decltype(threads)() : (decltype(threads){{1, 6}, {2, 7}, {1001, 8}, {2001, -1}}));
+      const bool by_aux = attached > 0 && (configr & kTimestamps) != 0;
+      EXPECT_EQ(made.data.arm_follow.names, by_aux ? arm::ContextNames::aux_records : arm::ContextNames::none);
+    }
   }
+}
+
+// Records of switches are better where the trace has times.
+TEST(UndatedPerf, AuxRecordsNameNoThreadsBesidesSwitches) {
+  UndatedPerf made;
+  made.attach(7);
+  made.data.decoder.config.time.time_mult = 1;
+  made.switches();
+  made.trace(7, 1000, kEl0, 0);
+  made.finish(0x801);
+  EXPECT_EQ(made.data.arm_follow.names, arm::ContextNames::none);
+  EXPECT_TRUE(made.data.contexts.cpus().empty());
 }
 
 }  // namespace

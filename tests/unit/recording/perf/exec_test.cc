@@ -1,5 +1,6 @@
 // Sideband fold: COMM records of exec that contradict themselves or are missing, and names that others give.
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,19 +83,41 @@ TEST_F(Fold, AThreadThatCallsExecRunsTheNewProgram) {
   }
 }
 
-// No record names the program of before; a trace that begins with exec has none.
-TEST_F(Fold, AThreadWhoseFirstRecordIsOfExecRanBefore) {
-  for (const bool starts : {false, true}) {
+// No record names the program of before; a trace that begins with exec has none. There, the kernel writes ITRACE_START directly before COMM.
+TEST_F(Fold, AnUnnamedThreadThatCallsExecRanAnotherProgramBefore) {
+  constexpr uint64_t kExec = 10'000'000;
+  const auto trace_starts = [this](uint64_t time) { feed(perfio::ItraceStartRecord{10, 10}, time, 10, 10); };
+  const std::vector<std::pair<bool, std::function<void()>>> rows{
+      {true, [] {}},
+      {false, [&] { trace_starts(kExec - 100); }},
+      {true, [&] { trace_starts(kExec - 1'000'000); }},
+      {true, [&] { trace_starts(kExec - 100), feed(perfio::SwitchRecord{}, kExec - 50, 10, 10); }},
+      {true, [&] { trace_starts(kExec - 100), feed(perfio::SchedSwitchSample{0, 10}, kExec - 50, 0, 0); }},
+      {true, [&] { trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 10, 10); }},
+      {false, [&] { trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 11, 11); }},
+      {true, [&] { fork(9, 10, 10, 1000); }},
+      {false, [&] { map(9, 0x400000, "/bin/one", 500), fork(9, 10, 10, 1000); }},
+      {false, [&] { trace_starts(1000), map(10, 0x400000, "/bin/one", 2000); }},
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
     start();
-    if (starts) feed(perfio::ItraceStartRecord{10, 10}, 900, 10, 10);
-    comm(10, 10, "two", true, 1000);
-    map(10, 0x400000, "/bin/two", 1001);
+    rows[i].second();
+    comm(10, 10, "two", true, kExec);
+    map(10, 0x400000, "/bin/two", kExec + 1);
     finish();
-    const Context before = data_->contexts.at_thread(10, TimeNs{500});
-    EXPECT_EQ(before.tid, 10);
-    EXPECT_EQ(before.space == kNoSpace, !starts);
-    EXPECT_NE(data_->contexts.at_thread(10, TimeNs{1000}).space, kNoSpace);
+    const Context before = data_->contexts.at_thread(10, TimeNs{kExec - 1});
+    EXPECT_EQ(before.tid, 10) << i;
+    EXPECT_EQ(before.space == kNoSpace, rows[i].first) << i;
+    EXPECT_NE(data_->contexts.at_thread(10, TimeNs{kExec}).space, kNoSpace) << i;
   }
+}
+
+// Another thread of the process calls exec.
+TEST_F(Fold, AnUnnamedThreadThatIsNotTheFirstRanAnotherProgramBefore) {
+  feed(perfio::ItraceStartRecord{10, 11}, 1000, 10, 11, 3);
+  feed(perfio::CommRecord{10, 10, "two", true}, 1100, 10, 10, 3);
+  finish();
+  EXPECT_EQ(data_->contexts.at_thread(11, TimeNs{1050}).space, kNoSpace);
 }
 
 // The ring of a thread that calls exec: its records name the process from then on, the ring's trace is of one stream.
