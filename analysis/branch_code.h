@@ -14,7 +14,7 @@ enum class Way : uint8_t {
   none,         ///< no branch, or one that calls nothing and goes nowhere else
   jump,         ///< within the function, or to another one that takes its place
   call_direct,  ///< near
-  call,         ///< near, indirect
+  call,         ///< near and indirect, or a far CALL: a program that has no call gates stays in its mode
   far_call,     ///< system call, software interrupt and the like
   ret,          ///< near
   far_ret,
@@ -33,6 +33,7 @@ struct BranchCode {
 
 [[nodiscard]] constexpr Way way_of(InsnClass cls, InsnDetail detail) {
   if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return Way::jump;
+  if (detail == InsnDetail::far_call) return Way::call;
   switch (cls) {
     case InsnClass::jump_direct:
     case InsnClass::jump_indirect:

@@ -222,9 +222,15 @@ void ContextCounter::take_return(const Node& here, bool retpoline) {
   if (!unwind(here)) stack_.clear();
 }
 
-// The kernel returns, or the handler of an interrupt within it.
-void ContextCounter::take_far_return(const Node& here) {
+// The kernel returns, or the handler of an interrupt within it, or user code jumps.
+void ContextCounter::take_far_return(const Pending& open, const Node& here) {
   if (return_to(here.ip) || here.function == function_) return;
+  if (stays_in_user_code(open.return_to, here.ip)) {
+    if (unwind(here)) return;
+    take_jump({}, here);
+    function_ = here.function;
+    return;
+  }
   const bool to_user = !is_kernel_half(here.ip);
   const size_t match = search_.innermost(stack_, [&](const Frame& frame) { return frame.far && !(to_user && is_kernel_half(frame.return_to)); });
   if (match == 0) return stack_.clear();
@@ -251,7 +257,7 @@ void ContextCounter::take_pending(const Pending& open, const Node& here) {
     case Way::ret:
       return take_return(here, retpoline);
     case Way::far_ret:
-      return take_far_return(here);
+      return take_far_return(open, here);
     default:
       break;
   }

@@ -125,7 +125,7 @@ class ContextCounter {
   bool unwind(const Node& here);
   void take_return(const Node& here, bool retpoline);
   bool go_back(const Node& here);
-  void take_far_return(const Node& here);
+  void take_far_return(const Pending& open, const Node& here);
   void resume(const Pending& left, const Node& here);
   void save_place();
   void drop_ended();

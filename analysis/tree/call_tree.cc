@@ -219,6 +219,12 @@ void CallTree::State::take_return(Now& now) {
   root(now);
 }
 
+void CallTree::State::take_user_far_return(Now& now) {
+  const auto awaits = [&](const Frame& frame) { return frame.return_to == now.step.to; };
+  const size_t match = now.stack.search.innermost(now.stack.frames, awaits);
+  match != 0 ? leave_to(now, match - 1) : take_jump(now);
+}
+
 void CallTree::State::take_far_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
@@ -226,6 +232,7 @@ void CallTree::State::take_far_return(Now& now) {
   BoundedSearch& search = now.stack.search;
   size_t match = search.innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
   const bool exact = match != 0;
+  if (!exact && stays_in_user_code(step.return_to, step.to)) return seen ? take_user_far_return(now) : void();
   // IRET to the next instruction is how a kernel serialises ("iret_to_self").
   if (!exact && seen && !frames.empty() && !is_boundary(frames.back().kind) && frames.back().function == step.function) return;
   const bool to_user = seen && !is_kernel_half(step.to);

@@ -151,6 +151,7 @@ struct CallTree::State {
   bool take_up(Now& now);
   void take_return(Now& now);
   void take_far_return(Now& now);
+  void take_user_far_return(Now& now);
   void take_jump(Now& now);
   void take_begin(Now& now);
   void arrive(Now& now, Return back);

@@ -36,18 +36,18 @@ class FoldedCalls {
         if (step.landing == kEntersSetjmp) save_place();
         return Where::begun;
       case FlowKind::ret:
-      case FlowKind::far_return:
+      case FlowKind::far_return: {
         if (empty()) return Where::outside;
-        if (unseen) return pop(), Where::inside;
+        const bool user_far = step.kind == FlowKind::far_return && stays_in_user_code(step.return_to, step.to);
+        if (unseen) return user_far ? void() : pop(), Where::inside;
         if (pop_to(step.to)) return Where::inside;
         if (stored.awaits(step.to)) return clear(), Where::outside;
+        if (user_far) return jump(step, stored);
         if ((step.flags & kFlowEntry) != 0 || in_handler() || step.kind == FlowKind::far_return) return Where::inside;
         return go_on(step, stored, Where::unknown);
+      }
       case FlowKind::jump:
-        if (empty()) return Where::outside;
-        if ((step.flags & kFlowEntry) == 0) return go_on(step, stored, Where::inside);
-        replace(step);
-        return Where::inside;
+        return empty() ? Where::outside : jump(step, stored);
       default:  // the flow goes on: where it was, in a call further out, or in the handler of a signal
         if (step.to == due || (step.flags & kFlowHalted) != 0 || is_restart(step.to, due) || pop_to(step.to)) return Where::inside;
         if (stored.awaits(step.to)) return clear(), Where::outside;
@@ -139,6 +139,12 @@ class FoldedCalls {
       if ((runs_.back().count -= count) == 0) runs_.pop_back();
     }
     set_depth(depth);
+  }
+  template <class Stored>
+  Where jump(const FlowStep& step, Stored& stored) {
+    if ((step.flags & kFlowEntry) == 0) return go_on(step, stored, Where::inside);
+    replace(step);
+    return Where::inside;
   }
   /// A jump to the start of another function.
   void replace(const FlowStep& step) {

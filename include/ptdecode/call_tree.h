@@ -123,6 +123,7 @@ struct FlowEnd {
 ///  - A jump to another function's start is a tail call: the jumping function ends. A jump into the middle of an open function continues
 ///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
 ///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
+///  - A far return from user code to user code (LRET or IRET of a program) returns from an open call, or is a jump to where it leads.
 ///  - Code in the other half of the address space than the innermost call: calls of the kernel ended, or a call of the kernel began, at the thread's last
 ///    step. Their returns, or its entry, were in flow that was counted for another thread.
 ///  - A call of untraced code ends where traced flow resumes: no instruction is attributed to untraced code.

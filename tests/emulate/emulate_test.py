@@ -4,8 +4,10 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, LIBIPT_USER (optional), CC. Arguments: programs to record instead of the small ones (a command line each,
 in quotes). Exit status 77 without qemu-x86_64.
 """
+import collections
 import glob
 import itertools
+import json
 import os
 import re
 import shlex
@@ -66,6 +68,15 @@ def libipt_agrees(name, out, equal=True):
           done.stdout + done.stderr)
     for line in done.stdout.splitlines():
         print("      ", line)
+
+
+def perf_agrees(name, out):
+    if not shutil.which("perf"):
+        return
+    theirs, said = addresses(["perf", "script", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
+    check("perf says nothing", said == "", said)
+    ours, _ = addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
+    check(f"{name}: perf finds the same instructions", ours == theirs and len(ours) != 0, f"{[(tid, len(flow), len(theirs.get(tid, []))) for tid, flow in ours.items()]}")
 
 
 def witnesses(folder):
@@ -253,6 +264,31 @@ def faults_within_blocks(folder):
         check(f"a fault within a block: {name}", counts == [6, 0, 0], str(counts))
 
 
+def far_transfers(folder):
+    """Far transfers that stay in user mode: their targets are in the trace, and calls end as after near ones. A far CALL calls."""
+    out, text, _ = record(folder, [build("far", folder, "-static", "-g")])
+    libipt_agrees("far", out)
+    listed = subprocess.run([PTDECODE, "functions", "-q", "-i", out, "--limit", "0", "--no-inline", "--json"], capture_output=True, text=True).stdout
+    rows = {row["function"]: (row["calls"], row["no_start"], row["no_end"]) for row in map(json.loads, listed.splitlines()[1:])}
+    called = {name: rows.get(name) for name in ("main", "round_of", "far_ret", "iret_away", "add_one", "far_jump_away", "far_call", "add_far")}
+    expected = {name: (100, 0, 0) for name in called} | {"main": (1, 0, 0), "add_one": (200, 0, 0)}
+    check("far transfers: each call begins and ends once", text == "35350\n" and called == expected, f"{text} {called}")
+    steps = subprocess.run([PTDECODE, "script", "-q", "-i", out], capture_output=True, text=True).stdout
+    far_calls = {" ".join(line.split()[5:]) for line in steps.splitlines() if " add_far" in line}
+    check("a far CALL of a program is no system call", far_calls == {"add_far"}, far_calls)
+    branches = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=b", "-F", "ip,sym,addr"], capture_output=True, text=True).stdout
+    targets = collections.Counter(re.findall(r"(far_\w+|iret_\w+|add_far) => +\w+ (\w+)", branches))
+    pairs = [("far_ret_away", "add_one"), ("iret_away", "add_one"),
+             ("far_jump_away", "drop"), ("far_call", "add_far"), ("add_far", "far_call"), ("iret_here", "iret_here")]
+    check("far transfers: the trace has their targets", all(targets[pair] == 100 for pair in pairs), f"{targets}")
+    profile = os.path.join(folder, "far.prof")
+    subprocess.run([PTDECODE, "profile", "-q", "-i", out, "--format", "csspgo", "-o", profile], capture_output=True)
+    with open(profile) as file:
+        contexts = re.findall(r"^\[(.*round_of)\]", file.read(), re.M)
+    check("far transfers: the caller's context goes on after them", contexts == ["main:2 @ round_of"], f"{contexts}")
+    perf_agrees("far", out)
+
+
 def outputs(folder):
     """In any form of the output path, the recorder's own files are not the program's; a thread that was not recorded is named."""
     os.makedirs(os.path.join(folder, "sub"), exist_ok=True)
@@ -405,6 +441,7 @@ def small(folder):
     missing_library(folder)
     unknown_emulators(folder)
     faults_within_blocks(folder)
+    far_transfers(folder)
     long_streams(folder)
     vdso(folder)
     signals = build("signals", folder, "-static")
@@ -434,14 +471,9 @@ def small(folder):
     libipt_agrees("fork and exec", out)
     check("fork and exec stay in the emulator", streams == 3 and text == "again 144\n0 0 89\n", f"{streams} {text}")
     record(folder, [signals], "--ovf", "20000")
-    if shutil.which("perf"):
-        for program in (family, threads):
-            out, _, _ = record(folder, [program])
-            theirs, said = addresses(["perf", "script", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
-            check("perf says nothing", said == "", said)
-            ours, _ = addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
-            what = os.path.basename(program)
-            check(f"{what}: perf finds the same instructions", ours == theirs and len(ours) != 0, f"{[(tid, len(flow), len(theirs.get(tid, []))) for tid, flow in ours.items()]}")
+    for program in (family, threads):
+        out, _, _ = record(folder, [program])
+        perf_agrees(os.path.basename(program), out)
 
 
 def main():

@@ -2,6 +2,23 @@
 #include "capture/emulate/unit/block_tracer.h"
 
 namespace ptd::emulate {
+namespace {
+
+// Whether a far transfer of user code leads to user code: programs have no call gates, and IRET cannot raise the privilege.
+bool stays_in_user_code(InsnDetail detail) {
+  switch (detail) {
+    case InsnDetail::far_call:
+    case InsnDetail::far_jump:
+    case InsnDetail::far_ret:
+    case InsnDetail::iret:
+    case InsnDetail::uiret:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 void BlockTracer::retire(const Block& block, unsigned count) {
   if (count == block.insns) return retire_all(block);
@@ -80,8 +97,9 @@ bool BlockTracer::retire_whole(const Block& block, uint64_t next, const Block* n
       }
       return true;
     case BlockEnd::far:
-      if (kernel_traced_) {
+      if (kernel_traced_ || stays_in_user_code(block.detail)) {
         encoder_.far_transfer(next, next_block != nullptr ? next_block->mode : block.mode);
+        if (block.detail == InsnDetail::far_call || block.detail == InsnDetail::far_ret) encoder_.forget_calls();
       } else {
         encoder_.disable_at_branch();
       }

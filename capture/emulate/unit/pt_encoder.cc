@@ -71,7 +71,7 @@ void PtEncoder::psb(uint64_t ip) {
   flush();
   cycles();
   started_ = true;
-  clear_stack();
+  forget_calls();
   last_psb_ = written();
   psb_at_bytes_ = last_psb_ + options_.psb_period_bytes;
   ++counts_.psb;
@@ -107,7 +107,7 @@ void PtEncoder::enable(uint64_t ip) {
   if (enabled_) return;
   if (!started_ || psb_due()) psb(ip);
   enabled_ = true;
-  clear_stack();
+  forget_calls();
   if (losing_) return;
   cycles();
   tell_mode(mode_);
@@ -155,7 +155,7 @@ void PtEncoder::ret(uint64_t target) {
       ++counts_.compressed_returns;
       return conditional(true);
     }
-    clear_stack();
+    forget_calls();
   }
   indirect(target);
 }
@@ -209,7 +209,7 @@ void PtEncoder::recover(uint64_t ip) {
   losing_ = false;
   tnt_ = 0;
   tnt_count_ = 0;
-  clear_stack();
+  forget_calls();
   ++counts_.overflow;
   writer_.ovf();
   if (enabled_) {  // readers disagree on whether OVF clears the last ip: the next one goes out in full

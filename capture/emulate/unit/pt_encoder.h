@@ -64,6 +64,8 @@ class PtEncoder {
   void ret(uint64_t target);       ///< near RET: a branch bit if the return stack says the same, else a TIP
   /// SYSCALL, IRET, far branches within what is traced: MODE.Exec if the mode changes, then TIP.
   void far_transfer(uint64_t target, ExecMode mode);
+  /// No call so far has a compressed return: after a far CALL or RET, which perf takes for near ones and others do not.
+  void forget_calls() { stack_count_ = 0; }
   /// An interrupt, exception or software interrupt within what is traced: FUP(from), TIP(to); PIP or MODE.Exec between, if enabled.
   void async_branch(uint64_t from, uint64_t to, ExecMode mode);
   /// CR3 was written (PIP if tracing is on). After MOV CR3 and before the next instruction; a PSB must not come between.
@@ -112,7 +114,6 @@ class PtEncoder {
   void cycles();
   void tell_mode(ExecMode mode);
   void branch_bit_or_tip(uint64_t target);
-  void clear_stack() { stack_count_ = 0; }
 
   PtEncoderOptions options_;
   std::vector<std::byte>& out_;
