@@ -47,7 +47,7 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
         take_blocks(cursor_.blocks());
         break;
       case FlowItem::mark:
-        if (pending_ && has_thread_ && cursor_.mark().tid != tid_) resolve_ahead();
+        if (pending_) resolve_ahead(cursor_.mark());
         take_mark(cursor_.mark());
         break;
       case FlowItem::event:
@@ -62,15 +62,18 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   }
 }
 
-// The thread changes after an open branch, which was the old thread's: it went where the next event or block says.
-void CallFlow::resolve_ahead() {
+// A mark comes after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If the flow was
+// interrupted where it went, it was there by done_by_.
+void CallFlow::resolve_ahead(const Mark& mark) {
+  const bool switches = has_thread_ && mark.tid != tid_;
+  if (!switches && !(is_dated(mark) && passes_time(likeliest(mark)))) return;
   FlowCursor ahead = cursor_;
   FlowItem item = ahead.next();
   while (item == FlowItem::mark) item = ahead.next();
   if (item == FlowItem::event && (ahead.event().flags & kEventHasFrom) != 0) {
     const Ip from = ahead.event().from;
     resolve(find(from), from);
-  } else if (item == FlowItem::blocks) {
+  } else if (item == FlowItem::blocks && switches) {
     const Node& to = node(ahead.blocks().front().node);
     resolve(to.at(), to.ip);
   }

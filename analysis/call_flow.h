@@ -290,7 +290,7 @@ class CallFlow {
   /// When functions are looked up.
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
   void begin_epoch();
-  void resolve_ahead();
+  void resolve_ahead(const Mark& mark);
   void take_blocks(std::span<const Block> blocks);
   void arrive(const Block& block);
   bool ends(const Block* at);
@@ -337,6 +337,8 @@ class CallFlow {
   void told(TimeNs time, uint64_t cycles);
   void tell(TimeNs time, std::optional<uint64_t> cycles);
   void told_in_flow(TimeNs time, uint64_t cycles);
+  /// Whether a packet at this time shows that time has passed since what was executed so far had retired.
+  [[nodiscard]] bool passes_time(TimeNs time) const { return done_by_ < time && flowing_ && dates_.bounds_code() && dates_.timed(); }
   void tell_across(TimeNs time, std::optional<uint64_t> cycles);
   void put_cut(uint64_t position);
   [[nodiscard]] size_t last_step(size_t count) const;

@@ -25,7 +25,7 @@ void CallFlow::tell(TimeNs time, std::optional<uint64_t> cycles) {
 // A packet says where the flow is at this time. What ran so far had retired by done_by_: the time since then passed in the next instruction, which did
 // not retire, as in a REP MOVSB, or a loop without packets, that is interrupted again and again.
 void CallFlow::told_in_flow(TimeNs time, uint64_t cycles) {
-  if (done_by_ < time && flowing_ && dates_.bounds_code() && dates_.timed()) [[unlikely]] {
+  if (passes_time(time) && !pending_) [[unlikely]] {
     if (dates_.now() < done_by_) tell(done_by_, {});
     prove();
   }
