@@ -9,8 +9,6 @@ namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
-constexpr size_t kMostThreads = 32;  // of which the choices are kept
-constexpr int kMostEqual = 64;    // records of the same context that are passed at once
 
 /// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
 World world_of(const PacketContext& context, Protocol protocol) {
@@ -249,123 +247,6 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
   walked_ = false;
   flush_exception(true, ip_);
   if (starting_) tell_start(ip_, offset);
-}
-
-/// Returns the context of a thread at this point of the flow. A thread does not run before its first record.
-Context Follower::context_of(int32_t tid) {
-  const std::vector<ContextTrack::Switch>& changes = contexts_->thread_changes(tid);
-  auto next = std::ranges::upper_bound(changes, earliest_, {}, &ContextTrack::Switch::time);
-  is_new_ = next == changes.begin();
-  is_of_cpu_ = false;
-  const Context now = is_new_ && next != changes.end() && next->time <= latest_ ? next->to : contexts_->at_thread(tid, earliest_);
-  for (int i = 0; i < kMostEqual && !is_new_ && next != changes.end() && next->to == now; ++i) ++next;
-  next_change_ = next == changes.end() ? kTimeMax : next->time;
-  return now;
-}
-
-/// Returns the context of the thread that the cpu runs at this point of the flow.
-Context Follower::context_of_cpu() {
-  const Context at = contexts_->at_cpu(segment_.cpu, earliest_);
-  if (at.tid > 0) (void)context_of(at.tid);
-  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
-  auto next = std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time);
-  const bool is_second = next - switches.begin() > 1;
-  is_one_of_two_ = options_.names == ContextNames::aux_records && is_second && std::prev(next)->to.tid != std::prev(next, 2)->to.tid;
-  for (int i = 0; i < kMostEqual && next != switches.end() && next->to.tid == at.tid; ++i) ++next;
-  if (next != switches.end()) next_change_ = std::min(next_change_, next->time);
-  is_new_ = false;
-  is_of_cpu_ = true;
-  return at;
-}
-
-/// Returns the latest possible time of the packet at `offset`.
-TimeNs Follower::time_after(uint64_t offset) const {
-  const Tsc ticks{times_->after(offset)};
-  if (ticks.value == 0) return latest_;
-  const Interval at = options_.time.to_interval(ticks, ticks);
-  const TimeNs last = std::max(at.first, at.last);
-  return std::min(latest_, TimeNs{last.value + std::min(options_.slack_ns, kTimeMax.value - last.value)});
-}
-
-/// Whether the cpu switches before the next timestamp to another thread that has code at ip_, where several may wait.
-bool Follower::may_be_other(uint64_t offset) const {
-  const TimeNs last = time_after(offset);
-  const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
-  return std::any_of(std::ranges::upper_bound(switches, earliest_, {}, &ContextTrack::Switch::time), switches.end(), [&](const auto& to) {
-    const bool is_other = to.time <= last && to.to.tid > 0 && to.to.tid != software_.tid;
-    return is_other && !runs_->timeline().sections_at(contexts_->at_cpu(segment_.cpu, to.time).space, ip_).empty();
-  });
-}
-
-/// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
-/// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal, or that
-/// returns from one, does not return to its place either.
-void Follower::enter_user(uint64_t offset) {
-  entry_ = false;
-  if (undated_) return enter_undated();
-  if (times_ == nullptr || context_.level != 0) return;
-  const bool is_same = exit_.tid >= 0 && exit_.tid == software_.tid;
-  const bool goes_on = exit_.to.value - ip_.value <= 4 || (!exit_.by_call && segment_.tid >= 0);  // a system call may be repeated
-  if (is_same && goes_on && !(is_of_cpu_ && may_be_other(offset))) return;
-  if (next_change_ == kTimeMax || next_change_ > time_after(offset)) return;
-  const bool is_past = is_new_ || (is_same && exit_.by_call && !is_of_cpu_);
-  unsure_ = !is_past;  // the change may come before or after this
-  if (unsure_) return;
-  earliest_ = proven_ = next_change_;
-  if (time_known_) time_ = {std::max(time_.first, proven_), std::max(time_.last, proven_)};
-  update_context();
-}
-
-/// Same where the packets have no times: the address tells the program, if only one maps it. After exec, the flow goes on in the next one, and after a
-/// contradiction in another one.
-void Follower::enter_undated() {
-  if (context_.level != 0 || !possible().has_several()) return;
-  const bool is_other = exit_.by_call && exit_.tid >= 0 && exit_.tid == software_.tid && exit_.to.value - ip_.value > 4;
-  const Context before = possible().now();
-  const bool is_sure = possible().choose(runs_->timeline(), ip_, is_other || refuted_);
-  if (possible().now() != before) update_context();
-  const bool sees_entries = config_.protocol == Protocol::etmv4 || config_.protocol == Protocol::ete;
-  unsure_ = !is_sure || (!sees_entries && possible().has_several());
-  refuted_ = false;
-}
-
-/// Returns the thread that the packets name, or that is known in place of a wrong one.
-std::optional<int32_t> Follower::named_thread() const {
-  const bool by_vmid = options_.names == ContextNames::vmid;
-  const auto id = static_cast<int32_t>(by_vmid ? context_.vmid : context_.context_id);
-  const bool named = has_ids(options_.names) && (by_vmid ? context_.has_vmid : context_.has_context_id);
-  if (is_wrong_) return wrong_.front().tid;
-  const bool tells_level = config_.protocol == Protocol::etmv4 || config_.protocol == Protocol::ete;
-  const bool is_no_id = id == 0 && tells_level && context_.level == 0;  // user code is not of the idle task
-  return named && !is_no_id ? std::optional(id) : std::nullopt;
-}
-
-/// Takes the context of flow without times.
-void Follower::take_possible() {
-  const int32_t tid = named_thread().value_or(segment_.tid);
-  if (possible_.size() == kMostThreads && !possible_.contains(tid)) possible_.clear();
-  listed_ = tid;
-  if (const auto [place, is_new] = possible_.try_emplace(tid); is_new) {
-    const Interval bounds{earliest_, latest_};
-    tid >= 0 ? place->second.list_thread(*contexts_, tid, bounds) : place->second.list_cpu(*contexts_, segment_.cpu, bounds);
-  }
-  software_ = possible().now();
-  if (software_.tid < 0 && tid >= 0) software_.tid = tid;
-  unsure_ = possible().has_threads();
-}
-
-/// Takes the context of flow with times.
-void Follower::take_dated() {
-  if (segment_.tid >= 0) {
-    software_ = context_of(segment_.tid);
-    if (software_.tid < 0) software_.tid = segment_.tid;
-  } else if (segment_.cpu >= 0) {
-    software_ = context_of_cpu();
-  }
-  if (const std::optional<int32_t> tid = named_thread()) {
-    software_ = context_of(*tid);
-    if (software_.tid < 0) software_.tid = *tid;
-  }
 }
 
 void Follower::update_context() {

@@ -185,7 +185,11 @@ class Follower {
   [[nodiscard]] Context context_of(int32_t tid);
   [[nodiscard]] Context context_of_cpu();
   [[nodiscard]] TimeNs time_after(uint64_t offset) const;
-  [[nodiscard]] bool may_be_other(uint64_t offset) const;
+  [[nodiscard]] TimeNs user_until(uint64_t offset) const;
+  enum class Runs : uint8_t { no, unknown, yes };
+  [[nodiscard]] Runs runs_here(TimeNs time, TimeNs last) const;
+  bool pass_switches(uint64_t offset);
+  void set_proven(TimeNs time);
   /// Returns whether the code may be of another program. The kernel's is the same for all.
   [[nodiscard]] bool is_unsure() const { return (unsure_ || is_one_of_two_) && context_.level == 0; }
   void enter_user(uint64_t offset);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint8_t kNoTraceId = 0x7f;
 constexpr size_t kMostSlots = 1U << 17;
+constexpr uint64_t kEnableOnExec = 1U << 12;  // attr.enable_on_exec
 using perfio::kAuxCollision, perfio::kAuxOverwrite, perfio::kAuxPartial, perfio::kAuxTruncated;
 constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
 constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
@@ -379,12 +380,17 @@ void ArmPerf::remove_padding() {
   }
 }
 
-/// Whether the events that write trace are attached to tasks.
+/// Whether the events that write trace are attached to tasks. perf before 5.9 writes no ID_INDEX; it sets enable_on_exec for a program that it starts, unless
+/// it records whole cpus.
 bool ArmPerf::is_of_tasks() const {
-  return std::ranges::any_of(pieces_, [&](const Piece& piece) {
+  bool is_indexed = false;
+  for (const Piece& piece : pieces_) {
     const RingIndex::Ring* event = events_.find(piece.event);
-    return event != nullptr && event->tid > 0;
-  });
+    if (event != nullptr && event->tid > 0) return true;
+    is_indexed = is_indexed || event != nullptr;
+  }
+  const auto starts_program = [](const perfio::EventAttr& attr) { return (attr.flags & kEnableOnExec) != 0; };
+  return !is_indexed && attrs_ != nullptr && std::ranges::any_of(*attrs_, starts_program);
 }
 
 /// The task that leaves a cpu writes the AUX record of the trace since the one before, and ITRACE_START when the trace begins. A switch between tasks that

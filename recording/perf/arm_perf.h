@@ -22,6 +22,8 @@ namespace ptd {
 /// Collects data from every record; finish() creates the streams. Payloads must stay valid as long as the recording.
 class ArmPerf {
  public:
+  /// `attrs` must outlive finish(); without them, ID_INDEX records alone tell which events are attached to tasks.
+  void set_attrs(const std::vector<perfio::EventAttr>& attrs) { attrs_ = &attrs; }
   void on_record(const perfio::Record& record);
   /// Replaces data.streams.
   void finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data);
@@ -81,6 +83,7 @@ class ArmPerf {
   [[nodiscard]] std::vector<size_t> members_of(int32_t cpu, int32_t tid, Bytes frames);
 
   RingIndex events_;
+  const std::vector<perfio::EventAttr>* attrs_ = nullptr;
   bool has_switches_ = false;  // records of context switches
   std::vector<Piece> pieces_;
   std::vector<Payload> payloads_;

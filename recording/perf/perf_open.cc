@@ -255,6 +255,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   fold.set_attrs(reader->attrs());
   fold.set_guests(reader->kcore_dirs());
   ArmPerf arm;
+  arm.set_attrs(reader->attrs());
   TraceInfo announced;
   perfio::IntelPtInfo& info = announced.pt;
   perfio::EtmInfo& etm = announced.etm;

@@ -367,6 +367,64 @@ TEST_F(ArmThreads, ASwitchToAThreadAtTheSamePlaceWithoutIds) {
   EXPECT_EQ(suspects(flow), (std::vector<bool>{false, true}));
 }
 
+// Thread 7 is at kCode + 4, and the flow goes on there after an interrupt and a record of a switch. Blocks before and after it:
+class ArmSwitches : public ArmThreads {
+ protected:
+  [[nodiscard]] Flow run_to(Context to, bool is_long, bool is_left = false) {
+    contexts_ = {};
+    contexts_.add_switch(1, TimeNs{0}, thread_7());
+    contexts_.add_switch(1, TimeNs{3500}, to);
+    if (to.tid == 0) contexts_.add_switch(1, TimeNs{49000}, thread_7());
+    contexts_.sort();
+    trace_ = Trace().put({0x85}).place(kCode).put({0xb0, 0, 0, 0, 0, kE, 0x02, 0xe8, 0x07});
+    interrupt().address(kCode + 4).put({kE});
+    if (is_left) interrupt();
+    is_long ? trace_.put({0x02, 0xd0, 0x86, 0x03}) : trace_.put(kAt5000);  // at 50000
+    arm::DecoderOptions options = etmv4(kNoSpace);
+    options.follow.time.time_mult = 1;
+    return decode(timeline_, options, trace_, {TimeNs{0}, TimeNs{100000}}, contexts_, 1);
+  }
+  Trace& interrupt() { return trace_.put({0x06, 0x1d}).address(kCode + 4).put({0x04}); }
+  [[nodiscard]] Context thread_7() const { return {.pid = 7, .tid = 7, .space = before_}; }
+  [[nodiscard]] Blocks all_of_7() const { return {{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}}; }
+};
+
+// No record names the new thread's program, or its code at this place.
+TEST_F(ArmSwitches, ToAThreadWithoutKnownCode) {
+  for (const SpaceId space : {kNoSpace, child_}) {
+    const Context to{.pid = 8, .tid = 8, .space = space};
+    const Flow soon = run_to(to, false), late = run_to(to, true);
+    EXPECT_EQ(soon.blocks, all_of_7());
+    EXPECT_EQ(suspects(soon), (std::vector<bool>{false, true}));  // an error of the clock may explain it
+    EXPECT_EQ(late.blocks, (Blocks{{before_.value, kCode, 2}}));
+    EXPECT_EQ(late.gaps, (decltype(late.gaps){{GapReason::no_image, kCode + 4}}));
+    EXPECT_EQ(late.threads, (std::vector<int32_t>{7}));
+  }
+}
+
+// The switch may come after the code, which only thread 7 has.
+TEST_F(ArmSwitches, AfterUserCodeIsLeft) {
+  const Flow known = run_to({.pid = 8, .tid = 8, .space = child_}, true, true), unknown = run_to({.pid = 8, .tid = 8}, true, true);
+  EXPECT_EQ(known.blocks, all_of_7());
+  EXPECT_EQ(unknown.blocks, all_of_7());
+  EXPECT_EQ(suspects(known), (std::vector<bool>{false, false}));
+  EXPECT_EQ(suspects(unknown), (std::vector<bool>{false, true}));
+}
+
+TEST_F(ArmSwitches, ToAThreadWithTheSameCode) {
+  const Flow late = run_to({.pid = 8, .tid = 8, .space = before_}, true);
+  EXPECT_EQ(late.blocks, all_of_7());
+  EXPECT_EQ(suspects(late), (std::vector<bool>{false, false}));
+}
+
+// The cpu was idle, which has no user code.
+TEST_F(ArmSwitches, ToTheIdleTaskAndBack) {
+  const Flow flow = run_to({.pid = 0, .tid = 0}, true);
+  EXPECT_EQ(flow.blocks, all_of_7());
+  EXPECT_EQ(suspects(flow), (std::vector<bool>{false, false}));
+  EXPECT_TRUE(flow.gaps.empty());
+}
+
 // AUX records of tasks: the flow up to one is of its thread, but may begin with that of the record before.
 TEST_F(ArmThreads, AuxRecordsTellTheThreadWithoutIds) {
   add_switches();

@@ -185,6 +185,18 @@ class Judge {
   std::array<size_t, kMostGroups> writers_{};  ///< the last stamp that wrote each group
 };
 
+/// Whether user code is left at the packet, or may have been before it.
+bool leaves_user(const Packet& packet) {
+  switch (packet.kind) {
+    case PacketKind::except:
+    case PacketKind::pe_reset:
+    case PacketKind::trace_on:
+    case PacketKind::overflow:
+    case PacketKind::discard: return true;
+    default: return packet.context.present && packet.context.level != 0;
+  }
+}
+
 }  // namespace
 
 bool is_one_byte_off(uint64_t value, uint64_t least, uint64_t most) {
@@ -215,10 +227,15 @@ void TimestampIndex::begin(Bytes bytes, const TraceConfig& config, std::span<con
 void TimestampIndex::read() {
   struct {
     std::vector<Known>& known;
+    uint64_t left_bytes = 0;
     void on_atoms() {}
-    bool on_bad(uint64_t) { return true; }
+    bool on_bad(uint64_t at) {
+      left_bytes = at;
+      return true;
+    }
     bool on_packet(const Packet& packet, uint64_t at) {
-      if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) known.push_back({at, packet.value});
+      if (leaves_user(packet)) left_bytes = at;
+      if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) known.push_back({at, packet.value, left_bytes});
       return true;
     }
   } visitor{known_};
@@ -231,6 +248,13 @@ uint64_t TimestampIndex::after(uint64_t offset) {
   if (!std::exchange(is_read_, true)) read();
   const auto next = std::ranges::upper_bound(known_, offset, {}, &Known::offset_bytes);
   return next == known_.end() ? 0 : next->value;
+}
+
+uint64_t TimestampIndex::last_of_user(uint64_t offset) {
+  if (!std::exchange(is_read_, true)) read();
+  const auto next = std::ranges::upper_bound(known_, offset, {}, &Known::offset_bytes);
+  const auto end = std::partition_point(next, known_.end(), [&](const Known& known) { return known.left_bytes < offset; });
+  return end == next ? 0 : std::prev(end)->value;
 }
 
 TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known) {

@@ -42,11 +42,14 @@ class TimestampIndex {
   void begin(Bytes bytes, const TraceConfig& config, std::span<const TimestampRepair> repairs);
   /// Returns the value of the first timestamp after the packet at `offset`; 0 if there is none.
   [[nodiscard]] uint64_t after(uint64_t offset);
+  /// Returns the value of the last timestamp after the packet at `offset` up to which no packet leaves user code; 0 if there is none.
+  [[nodiscard]] uint64_t last_of_user(uint64_t offset);
 
  private:
   void read();
   struct Known {
     uint64_t offset_bytes = 0, value = 0;
+    uint64_t left_bytes = 0;  ///< the offset of the last packet before it that leaves user code
   };
   Bytes bytes_;
   TraceConfig config_;

@@ -47,6 +47,12 @@ class UndatedPerf {
     record.raw = std::as_bytes(std::span(index));
     arm_.on_record(record);
   }
+  /// The file's only event has these flags.
+  void set_flags(uint64_t flags) {
+    attrs_.assign(1, {});
+    attrs_[0].flags = flags;
+    arm_.set_attrs(attrs_);
+  }
   void start(int32_t cpu, uint64_t time) {
     perfio::Record record;
     record.payload = perfio::ItraceStartRecord{};
@@ -87,6 +93,7 @@ class UndatedPerf {
 
  private:
   ArmPerf arm_;
+  std::vector<perfio::EventAttr> attrs_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads_;
   uint64_t at_ = 0;
 };
@@ -158,6 +165,22 @@ TEST(UndatedPerf, AuxRecordsNameThreads) {
       EXPECT_EQ(threads, attached < 0 ? decltype(threads)() : (decltype(threads){{1, 6}, {2, 7}, {1001, 8}, {2001, -1}}));
       const bool by_aux = attached > 0 && (configr & kTimestamps) != 0;
       EXPECT_EQ(made.data.arm_follow.names, by_aux ? arm::ContextNames::aux_records : arm::ContextNames::none);
+    }
+  }
+}
+
+// perf before 5.9 writes no ID_INDEX.
+TEST(UndatedPerf, WithoutIdIndexAnEventThatStartsAProgramIsOfItsTasks) {
+  constexpr uint64_t kInherit = 1U << 1, kEnableOnExec = 1U << 12;
+  for (const uint64_t flags : {kInherit, kInherit | kEnableOnExec}) {
+    for (const bool is_of_cpus : {false, true}) {
+      UndatedPerf made;
+      made.set_flags(flags);
+      if (is_of_cpus) made.attach(-1);
+      made.data.contexts.add_switch(kCpu, TimeNs{1}, {.pid = 6, .tid = 6});  // of ITRACE_START
+      made.trace(7, 1000, kEl0, 0);
+      made.finish(1);
+      EXPECT_EQ(made.data.contexts.at_cpu(kCpu, TimeNs{1000}).tid, flags == kInherit || is_of_cpus ? -1 : 7);
     }
   }
 }
