@@ -40,7 +40,9 @@ class AnnouncedCode {
     bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
     bool unbegun = false;               ///< a patch without a begin: when it was written is not known
     bool contradicts = false;           ///< the begin should have been heard; of an open one: the next end there is of another name
+    bool joined_late = false;           ///< its process had announced before a reader came
   };
+  using Children = std::multimap<std::pair<SpaceId, TimeNs>, SpaceId>;
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
@@ -48,6 +50,7 @@ class AnnouncedCode {
   class Space;
   class Begun;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
+  [[nodiscard]] Children children_of(const Timeline& mappings) const;
   static void pair_ends(AnnounceHistory& history, std::vector<Change>& changes);
 
   std::map<SpaceId, Process> joiners_;
