@@ -414,7 +414,7 @@ void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitCloc
         const LoadedCode* known = loaded_codes.find(space, code.index);
         if (known == nullptr) continue;
         loaded = *known;
-        names.add({space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}});
+        names.add({space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}}, NamedPlace::nothing);
         bytes.remove(code.old_address, code.size_bytes, entry.time);
       } else {
         loaded_codes.add(space, code.index, loaded);

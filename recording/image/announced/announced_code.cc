@@ -219,9 +219,9 @@ class AnnouncedCode::Space {
   }
 
   // In the order of the announcements, whatever the times from which they count.
-  void name(NamedRange range) {
+  void name(NamedRange range, NamedPlace place) {
     latest_ = std::max(latest_, range.live.first);
-    names_.add(std::move(range), latest_);
+    names_.add(std::move(range), latest_, place);
   }
 
   static std::shared_ptr<const GeneratedLines> lines_of(const Announcement& what) {
@@ -244,7 +244,8 @@ class AnnouncedCode::Space {
 
   void set_live(uint64_t address, LiveFunction live, TimeNs from) {
     live.since = from;
-    name({who_.space, Ip{address}, live.size_bytes, {from, kTimeMax}, live.name, kModule, {}, live.lines});
+    const NamedPlace place = live.code || who_.names_only ? NamedPlace::code : NamedPlace::unknown;
+    name({who_.space, Ip{address}, live.size_bytes, {from, kTimeMax}, live.name, kModule, {}, live.lines}, place);
     live_.set(address, std::move(live));
   }
 
@@ -319,7 +320,7 @@ class AnnouncedCode::Space {
   void leave(const Announcement& move, TimeNs when) {
     const uint64_t size = move.size_bytes, old = move.old_address, to = move.address;
     live_.cut(old, size);
-    name({who_.space, Ip{old}, size, {when, kTimeMax}, {}, {}});
+    name({who_.space, Ip{old}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
     if (to > old) return remove(old, std::min(size, to - old), when);
     const uint64_t rest = std::min(size, old - to);
     remove(old + (size - rest), rest, when);
@@ -327,7 +328,7 @@ class AnnouncedCode::Space {
 
   void unload(uint64_t address, uint64_t size, TimeNs when) {
     live_.cut(address, size);
-    name({who_.space, Ip{address}, size, {when, kTimeMax}, {}, {}});
+    name({who_.space, Ip{address}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
     remove(address, size, when);
   }
 

@@ -70,6 +70,19 @@ TEST_F(Announced, CodeIsNotMovedFromTheKernel) {
   EXPECT_EQ(count(FindingKind::bad_record, "its old range is beyond the end of memory"), 1U);
 }
 
+// A call may be dated earlier than the announcement of its code.
+TEST_F(Announced, NamesInARangeWithoutBytes) {
+  say({.size = 64, .name = "heap"}, 100);
+  say({.address = kJit + 16, .code = bytes_of({0x11, 0xc3}), .name = "f"}, 200);
+  say({.address = kJit + 16, .code = bytes_of({0x21, 0xc3}), .name = "g"}, 300);
+  finish();
+  EXPECT_EQ(name_at(kJit + 15, 400), "heap");
+  EXPECT_EQ(name_at(kJit + 16, 150), "f");
+  EXPECT_EQ(name_at(kJit + 16, 250), "f");
+  EXPECT_EQ(name_at(kJit + 16, 350), "g");
+  EXPECT_EQ(name_at(kJit + 18, 150), "heap");
+}
+
 // Otherwise hostile announcements take the size of the code times their number.
 TEST(LiveCode, PatchesAndCutsDoNotCopy) {
   LiveFunctions functions;
