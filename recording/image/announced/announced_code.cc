@@ -367,6 +367,8 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   }
   Process& process = joiners_[space];
   process.pid = pid;
+  const bool has_code = (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
+  if (has_code) process.code.add(parsed->address, parsed->size_bytes);
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
 }
 
