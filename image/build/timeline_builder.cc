@@ -429,7 +429,7 @@ Timeline TimelineBuilder::sections() const {
   data->kernels = state_->data->kernels;
   for (const State::Space& space : state_->spaces) {
     SpaceData& made = data->spaces.emplace_back();
-    made.parent = space.parent;
+    made.parent = made.forked_from = space.parent;
     made.forked = space.forked;
     made.sections = SectionIndex(space.changes);
   }

@@ -30,6 +30,10 @@ const char* fault_of(const AnnounceRecord& record) {
   if (!is_code(record.kind)) return total != 0 ? "it has data" : nullptr;
   if (record.size_bytes == 0 || record.size_bytes > ~record.address) return "its range is empty or beyond the end of memory";
   if (is_kernel_half(Ip{record.address}) || is_kernel_half(Ip{record.address + (record.size_bytes - 1)})) return "its range is the kernel's";
+  const bool moves = record.kind == AnnounceKind::move;
+  if (moves && record.size_bytes > ~record.old_address) return "its old range is beyond the end of memory";
+  if (moves && (is_kernel_half(Ip{record.old_address}) || is_kernel_half(Ip{record.old_address + (record.size_bytes - 1)})))
+    return "its old range is the kernel's";
   if (record.code_bytes != 0 && record.code_bytes != record.size_bytes) return "it has fewer or more bytes than its range";
   return nullptr;
 }

@@ -288,10 +288,10 @@ class LoadedCodes {
 class JitSpace {
  public:
   JitSpace(ImageBuild& image, const JitdumpMapping& mapping, const FoundCode& found, const JitWriter& writer)
-      : image_(image), mapping_(mapping), found_(found), names_only_(writer.names_only), memory_({writer.memory.begin(), writer.memory.end()}) {}
+      : image_(image), mapping_(mapping), found_(found), writer_(writer), memory_({writer.memory.begin(), writer.memory.end()}) {}
 
   void load(const DatedCode& entry, Bytes code) {
-    if (names_only_) return;
+    if (writer_.only_names(entry.code)) return;
     pass(entry.time);
     image_.add_section(section_of(mapping_, entry, found_, code));
     const uint64_t address = entry.code.address, size_bytes = entry.code.size_bytes;
@@ -299,13 +299,13 @@ class JitSpace {
     if (size_bytes != 0 && size_bytes <= ~address) live_[address] = {address + size_bytes, &entry, code};
   }
   void remove(uint64_t address, uint64_t size_bytes, TimeNs time) {
-    if (names_only_) return;
+    if (writer_.names_only || (writer_.announced != nullptr && writer_.announced->overlap(address, size_bytes))) return;
     pass(time);
     cut(address, size_bytes);
     image_.builder.remove(mapping_.space, Ip{address}, std::max<uint64_t>(size_bytes, 1), time);
   }
   void finish() {
-    if (!names_only_) pass(kTimeMax);
+    if (!writer_.names_only) pass(kTimeMax);
   }
 
  private:
@@ -357,7 +357,7 @@ class JitSpace {
   ImageBuild& image_;
   const JitdumpMapping& mapping_;  // of its space
   const FoundCode& found_;
-  bool names_only_;
+  const JitWriter& writer_;
   FreshMemory memory_;
   std::map<uint64_t, Part> live_;  // by first address; disjoint
 };
@@ -400,11 +400,15 @@ void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitCloc
                  std::vector<std::string>& warnings) {
   std::optional<JitRead> read = read_codes(image, mapping, clock, warnings);
   if (!read) return;
-  if (!writers.owner.names_only) check_header(image, mapping, clock, *read);
+  const auto has_bytes = [](const JitWriter& writer, const std::vector<DatedCode>& codes) {
+    return !std::ranges::all_of(codes, [&](const DatedCode& entry) { return writer.only_names(entry.code); });
+  };
+  if (has_bytes(writers.owner, read->codes)) check_header(image, mapping, clock, *read);
   LoadedCodes loaded_codes(writers.forks);
   for (auto& [space, part] : parts_of(image, mapping, clock, writers, *read)) {  // parents first
     JitdumpMapping own = mapping;
     own.space = space;
+    part.writer.names_only = !has_bytes(part.writer, part.codes);
     check_codes(image, own, part.writer, *read, part.codes);
     JitSpace bytes(image, own, read->found, part.writer);
     for (const DatedCode& entry : part.codes) {
@@ -414,7 +418,7 @@ void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitCloc
         const LoadedCode* known = loaded_codes.find(space, code.index);
         if (known == nullptr) continue;
         loaded = *known;
-        names.add({space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}});
+        names.add({space, Ip{code.old_address}, code.size_bytes, {entry.time, kTimeMax}, {}, {}}, NamedPlace::nothing);
         bytes.remove(code.old_address, code.size_bytes, entry.time);
       } else {
         loaded_codes.add(space, code.index, loaded);

@@ -57,6 +57,11 @@ struct JitWriter {
   TimeNs ended = kTimeMax;
   bool names_only = false;                    ///< all bytes of its code are known already
   std::span<const MappedMemory> memory = {};  ///< where memory became executable, which may be after code was logged
+  const AddressRanges* announced = nullptr;   ///< where announcements give the bytes of its code, which is more exact; null: nowhere
+
+  [[nodiscard]] bool only_names(const JitCode& code) const {
+    return names_only || (announced != nullptr && announced->overlap(code.address, code.size_bytes));
+  }
 };
 
 struct JitChild {

@@ -14,7 +14,7 @@
 #include "recording/data/hole_times.h"
 #include "recording/data/recording_data.h"
 #include "perfio/announce/announce_event.h"
-#include "recording/image/announced_code.h"
+#include "recording/image/announced/announced_code.h"
 #include "recording/image/image_build.h"
 #include "recording/image/jit_image.h"
 #include "recording/image/kernel_image.h"

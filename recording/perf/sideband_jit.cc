@@ -100,8 +100,7 @@ void SidebandFold::place_complete_jitdumps() {
 
 JitWriter SidebandFold::writer_of(int32_t pid, SpaceId space) const {
   const auto ended = ended_.find(pid);
-  const bool announced = announced_.has(space);  // which is more exact
-  return {space, ended == ended_.end() ? kTimeMax : ended->second, announced || complete_spaces_.contains(space), anonymous_.memory(space)};
+  return {space, ended == ended_.end() ? kTimeMax : ended->second, complete_spaces_.contains(space), anonymous_.memory(space), announced_.code_of(space)};
 }
 
 // A child that was forked goes on with the jitdump that its parent mapped. `owners`: the spaces in which the file was mapped.

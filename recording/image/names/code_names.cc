@@ -8,13 +8,12 @@
 
 #include "image/mapped_kind.h"
 #include "recording/image/names/address_ranges.h"
-#include "recording/image/names/live_names.h"
 
 namespace ptd {
 
-void CodeNames::add(NamedRange range, TimeNs order) {
+void CodeNames::add(NamedRange range, TimeNs order, NamedPlace place) {
   if (range.size_bytes == 0 || range.size_bytes - 1 > ~range.ip.value) return;
-  codes_.push_back({std::move(range), order, false});
+  codes_.push_back({std::move(range), order, place, false});
 }
 
 // Only those in whose place code has a name, also one that may be inherited.
@@ -28,7 +27,7 @@ void CodeNames::add_mappings(const std::vector<UserMapping>& mappings, const For
       return at != places.end() && at->second.overlap(mapping.ip.value, mapping.size_bytes);
     };
     if (!has_code(mapping.space) && forks.find_above(mapping.space, has_code) == kNoSpace) continue;
-    codes_.push_back({{mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}}, mapping.from, true});
+    codes_.push_back({{mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}}, mapping.from, NamedPlace::code, true});
   }
 }
 
@@ -44,7 +43,7 @@ std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const std::vector<UserMap
     const NamedRange& range = code.range;
     const auto had_code = [&](SpaceId space) { return names.had_code(space, range.ip, range.size_bytes); };
     const bool inherits = forks.find_above(range.space, had_code) != kNoSpace;
-    names.add(std::move(code.range), inherits);
+    names.add(std::move(code.range), inherits, code.place);
   }
   names.add_to(image);
   codes_.clear();

@@ -6,6 +6,7 @@
 
 #include "recording/image/image_build.h"
 #include "recording/image/names/forked_spaces.h"
+#include "recording/image/names/live_names.h"
 
 namespace ptd {
 
@@ -15,10 +16,10 @@ class CodeNames {
  public:
   /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. `order`: the time by which it is sorted
   /// among other code and mappings; of one time, mappings are first, and code is in the order of the calls.
-  void add(NamedRange range, TimeNs order);
-  void add(NamedRange range) {
+  void add(NamedRange range, TimeNs order, NamedPlace place = NamedPlace::code);
+  void add(NamedRange range, NamedPlace place = NamedPlace::code) {
     const TimeNs from = range.live.first;
-    add(std::move(range), from);
+    add(std::move(range), from, place);
   }
   struct Rules {
     bool early = true;         ///< see LiveNames
@@ -32,6 +33,7 @@ class CodeNames {
   struct Code {
     NamedRange range;
     TimeNs order;
+    NamedPlace place = NamedPlace::code;
     bool mapping = false;
   };
   void add_mappings(const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, bool memory_ends);

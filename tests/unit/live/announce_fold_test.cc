@@ -261,6 +261,53 @@ TEST(AnnounceFold, TheLatestRecordsWaitForThoseBeforeThem) {
   EXPECT_EQ(read(kept).live, runtime.live);
 }
 
+/// What is left after these announcements, at least a second apart, so that all but the last are folded.
+Code folded_code(std::vector<Announcement> all) {
+  AnnounceFold folded;
+  uint64_t seq = 0, time = 1'000'000'000;
+  folded.take(TimeNs{time}, encode_reader_record(AnnounceKind::attach, 77, 0));
+  all.emplace_back().address = 0x9000;
+  all.back().size_bytes = 1;
+  for (Announcement& what : all) {
+    what.seq = seq++;
+    folded.take(TimeNs{time += 1'000'000'000}, encode_announcement(what, 77).at(0));
+  }
+  Code live;
+  folded.each([&](TimeNs, Bytes record) {
+    const auto parsed = parse_announce_record(record);
+    if (parsed->instance == AnnounceFold::kState && parsed->kind == AnnounceKind::load) live[parsed->address] = {parsed->data.begin(), parsed->data.end()};
+  });
+  return live;
+}
+
+TEST(AnnounceFold, APatchChangesAllFunctionsThatItOverlaps) {
+  const auto code_at = [](AnnounceKind kind, uint64_t address, std::vector<std::byte> code) {
+    Announcement what;
+    what.kind = kind;
+    what.address = address;
+    what.size_bytes = code.size();
+    what.code = std::move(code);
+    return what;
+  };
+  const auto all = [](uint8_t value, size_t count) { return std::vector<std::byte>(count, std::byte{value}); };
+  Announcement unknown = code_at(AnnounceKind::load, 0x1010, all(0, 8));
+  unknown.code.clear();
+  const Code live = folded_code({code_at(AnnounceKind::load, 0x1004, all(1, 4)), code_at(AnnounceKind::load, 0x1008, all(2, 4)), unknown,
+                                 code_at(AnnounceKind::load, 0x1020, all(4, 4)), code_at(AnnounceKind::patch, 0x1000, all(9, 6)),
+                                 code_at(AnnounceKind::patch, 0x1007, all(8, 2)), code_at(AnnounceKind::patch, 0x100a, all(7, 8)),
+                                 code_at(AnnounceKind::patch, 0x1022, all(6, 8))});
+  const auto bytes_at = [&](uint64_t address) {
+    std::vector<int> got;
+    for (const std::byte byte : live.contains(address) ? live.at(address) : std::vector<std::byte>()) got.push_back(std::to_integer<int>(byte));
+    return got;
+  };
+  EXPECT_EQ(bytes_at(0x1004), (std::vector<int>{9, 9, 1, 8}));
+  EXPECT_EQ(bytes_at(0x1008), (std::vector<int>{8, 2, 7, 7}));
+  EXPECT_EQ(bytes_at(0x1020), (std::vector<int>{4, 4, 6, 6}));
+  EXPECT_FALSE(live.contains(0x1010));  // its bytes are not known, and the patch changed the first two
+  EXPECT_TRUE(live.contains(0x1012));
+}
+
 TEST(AnnounceFold, TakesWhatIsNoRecord) {
   AnnounceFold folded;
   for (size_t size = 0; size < 300; ++size) folded.take(TimeNs{size}, bytes(size, size));

@@ -64,15 +64,24 @@ void AnnounceFold::cut(uint64_t address, uint64_t size_bytes) {
   }
 }
 
+// Of a function whose bytes are not known, or a patch without them, what the range overlaps is not known any more.
 void AnnounceFold::patch(const Announcement& what) {
+  if (what.code.empty()) return cut(what.address, what.size_bytes);
+  const uint64_t end = what.address + what.size_bytes;
   auto at = live_.upper_bound(what.address);
-  if (at == live_.begin()) return;
-  --at;
-  const uint64_t skip = what.address - at->first;
-  std::vector<std::byte>& code = at->second.code;
-  if (skip >= at->second.size_bytes) return;
-  if (what.code.empty() || code.empty() || what.size_bytes > at->second.size_bytes - skip) return cut(what.address, what.size_bytes);
-  std::copy(what.code.begin(), what.code.end(), code.begin() + static_cast<std::ptrdiff_t>(skip));
+  if (at != live_.begin()) --at;
+  while (at != live_.end() && at->first < end) {
+    const uint64_t first = std::max(at->first, what.address), last = std::min(at->first + at->second.size_bytes, end);
+    std::vector<std::byte>& code = at->second.code;
+    const uint64_t start = (at++)->first;
+    if (first >= last) continue;
+    if (code.empty()) {
+      cut(first, last - first);
+      continue;
+    }
+    const auto from = what.code.begin() + static_cast<std::ptrdiff_t>(first - what.address);
+    std::copy(from, from + static_cast<std::ptrdiff_t>(last - first), code.begin() + static_cast<std::ptrdiff_t>(first - start));
+  }
 }
 
 void AnnounceFold::change(Announcement& what) {

@@ -1,4 +1,6 @@
 // Sideband fold: jitdumps into which children of their process log code, too.
+#include "perfio/announce/announce_event.h"
+#include "perfio/announce/announcement.h"
 #include "tests/unit/recording/perf/jitdump_support.h"
 
 namespace ptd {
@@ -40,6 +42,24 @@ TEST_F(JitWritersFold, CodeIsOfTheProcessThatLoggedIt) {
   EXPECT_EQ(user_byte(30, kOtherCode, 9'500'000), 0x44);
   EXPECT_EQ(name_at(30, kOtherCode, 9'500'000), "d");
   EXPECT_TRUE(data_->timeline.findings().empty()) << data_->timeline.findings()[0].what;
+}
+
+// Another run-time of the process announces its code.
+TEST_F(JitWritersFold, CodeThatIsNotAnnounced) {
+  const std::vector<perfio::EventAttr> attrs{perfio::announce_attr({}, 1)};
+  fold_->set_attrs(attrs);
+  map(10, kJitCode, "//anon", 20);
+  Announcement announced;
+  announced.address = kOtherCode;
+  announced.size_bytes = 16;
+  announced.code.assign(16, std::byte{0x55});
+  announced.name = "announced";
+  const std::vector<std::byte> sample = perfio::announce_sample(10, encode_announcement(announced, 1).at(0));
+  feed(perfio::OtherSample{0, sample}, 2000, 10, 10);
+  finish_with(JitdumpBytes(10).load(1000, 10, kJitCode, 'a', 0x11).load(3000, 10, kOtherCode, 'b', 0x22));
+  EXPECT_EQ(user_byte(10, kJitCode, 1500), 0x11);
+  EXPECT_EQ(name_at(10, kJitCode, 1500), "a");
+  EXPECT_EQ(user_byte(10, kOtherCode, 3500), 0x55);  // which is more exact
 }
 
 TEST_F(JitWritersFold, AChildMovesAFunctionThatItsParentLoaded) {

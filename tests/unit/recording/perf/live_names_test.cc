@@ -10,8 +10,8 @@ namespace {
 
 struct Built {
   LiveNames names;
-  void add(uint64_t first, uint64_t size_bytes, uint64_t from, const char* name) {
-    names.add({is_kernel_half(Ip{first}) ? kKernelSpace : SpaceId{1}, Ip{first}, size_bytes, {TimeNs{from}, kTimeMax}, name, "[jit]"});
+  void add(uint64_t first, uint64_t size_bytes, uint64_t from, const char* name, NamedPlace place = NamedPlace::code) {
+    names.add({is_kernel_half(Ip{first}) ? kKernelSpace : SpaceId{1}, Ip{first}, size_bytes, {TimeNs{from}, kTimeMax}, name, "[jit]"}, false, place);
   }
   RecordingData finish() {
     const OpenRequest request;
@@ -59,6 +59,32 @@ TEST(LiveNames, TheSameMomentAndTheEndsOfTime) {
   EXPECT_EQ(name_at(data, 100, 0), "g+0");
   EXPECT_EQ(name_at(data, ~uint64_t{15}, 5), "end+0");
   EXPECT_EQ(name_at(data, ~uint64_t{3}, 5), "");
+}
+
+TEST(LiveNames, WhereNothingWasANameCountsFromThen) {
+  Built built;
+  built.add(100, 20, 10, "f");
+  built.add(100, 10, 20, "", NamedPlace::nothing);
+  built.add(110, 5, 25, "", NamedPlace::nothing);
+  built.add(102, 2, 30, "g");
+  built.add(106, 8, 40, "h");   // in two removed places
+  built.add(112, 4, 50, "i");   // over code
+  built.add(100, 20, 60, "", NamedPlace::nothing);
+  built.add(100, 4, 70, "");    // code without a name
+  built.add(100, 8, 80, "j");
+  built.add(~uint64_t{15}, 16, 10, "", NamedPlace::nothing);
+  built.add(~uint64_t{7}, 8, 20, "end");
+  const RecordingData data = built.finish();
+  EXPECT_EQ(name_at(data, 102, 19), "f+2");
+  EXPECT_EQ(name_at(data, 100, 25), "");
+  EXPECT_EQ(name_at(data, 102, 20), "g+0");
+  EXPECT_EQ(name_at(data, 106, 24), "");
+  EXPECT_EQ(name_at(data, 106, 25), "h+0");
+  EXPECT_EQ(name_at(data, 112, 49), "h+6");
+  EXPECT_EQ(name_at(data, 112, 50), "i+0");
+  EXPECT_EQ(name_at(data, 100, 79), "");
+  EXPECT_EQ(name_at(data, 104, 80), "j+4");
+  EXPECT_EQ(name_at(data, ~uint64_t{7}, 15), "end+0");
 }
 
 /// Each of many codes that lie in each other is cut again and again.

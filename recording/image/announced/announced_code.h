@@ -11,6 +11,7 @@
 
 #include "perfio/announce/announcement.h"
 #include "recording/image/image_build.h"
+#include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
 #include "recording/image/fresh_memory.h"
 
@@ -23,6 +24,11 @@ class AnnouncedCode {
   /// `offset_bytes`: of its sample, for findings.
   void add(SpaceId space, int32_t pid, TimeNs time, Bytes record, uint64_t offset_bytes);
   [[nodiscard]] bool has(SpaceId space) const { return joiners_.contains(space); }
+  /// Returns where the process announced bytes of code, or moved code to; null if nowhere.
+  [[nodiscard]] const AddressRanges* code_of(SpaceId space) const {
+    const auto process = joiners_.find(space);
+    return process == joiners_.end() ? nullptr : &process->second.code;
+  }
   [[nodiscard]] bool empty() const { return joiners_.empty() && refused_.empty(); }
   /// Adds sections, edits, removals, names, windows of lost records and findings. `mappings` has the executable mappings of the recording.
   /// `memory` gives that of a space. Of the spaces in `names_only`, all code is known already: it gets names.
@@ -40,14 +46,18 @@ class AnnouncedCode {
     bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
     bool unbegun = false;               ///< a patch without a begin: when it was written is not known
     bool contradicts = false;           ///< the begin should have been heard; of an open one: the next end there is of another name
+    bool joined_late = false;           ///< its process had announced before a reader came
   };
+  using Children = std::multimap<std::pair<SpaceId, TimeNs>, SpaceId>;
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
+    AddressRanges code;
   };
   class Space;
   class Begun;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
+  [[nodiscard]] Children children_of(const Timeline& mappings) const;
   static void pair_ends(AnnounceHistory& history, std::vector<Change>& changes);
 
   std::map<SpaceId, Process> joiners_;

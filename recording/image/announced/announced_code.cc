@@ -1,5 +1,5 @@
 // Converts announcements to sections, edits and names.
-#include "recording/image/announced_code.h"
+#include "recording/image/announced/announced_code.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,6 +8,8 @@
 
 #include "image/base/interrupt.h"
 #include "image/placed_name.h"
+#include "image/timeline_access.h"
+#include "recording/image/announced/live_code.h"
 
 namespace ptd {
 namespace {
@@ -78,18 +80,19 @@ class AnnouncedCode::Space {
     SpaceId space;
     int32_t pid = -1;
     bool names_only = false;  ///< its code is known from elsewhere
+    TimeNs forked = kTimeMin;  ///< when it was forked from a process that announced code
   };
-  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, CodeNames& names)
-      : image_(image), mappings_(mappings), space_(who.space), pid_(who.pid), names_only_(who.names_only), memory_(std::move(memory)), names_(names) {}
+  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, LiveCode live, CodeNames& names)
+      : image_(image), mappings_(mappings), who_(who), memory_(std::move(memory)), live_(std::move(live)), names_(names) {}
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
     pass(change.time.first);
-    if (!names_only_ && !is_mapped(what.address, what.size_bytes)) return refuse(change);
+    if (!who_.names_only && !is_mapped(what.address, what.size_bytes)) return refuse(change);
     if (change.open) return leave_open(change);
     switch (what.kind) {
       case AnnounceKind::load:
-        return what.relisted ? relist(change) : load(change, live_of(what));
+        return what.relisted ? relist(change) : load(change, live_of(what), live_.overlaps(what.address, what.size_bytes));
       case AnnounceKind::move:
         return move(change);
       case AnnounceKind::unload:
@@ -101,37 +104,26 @@ class AnnouncedCode::Space {
     }
   }
   void finish() { pass(kTimeMax); }
+  /// Returns what a child starts with that is forked now.
+  [[nodiscard]] LiveCode fork() { return live_.fork(); }
 
  private:
-  using Code = std::shared_ptr<const std::vector<std::byte>>;
-  using Lines = std::shared_ptr<const GeneratedLines>;
-  struct Live {
-    uint64_t size = 0;
-    Code code;  // null: not given
-    SharedText name;
-    Lines lines;  // null: not given
-    TimeNs since;
-  };
-
-  static Code share(const std::vector<std::byte>& code) {
-    return code.empty() ? nullptr : std::make_shared<const std::vector<std::byte>>(code);
+  // Where all code is known, its bytes are not needed.
+  [[nodiscard]] std::shared_ptr<std::vector<std::byte>> share(const std::vector<std::byte>& code) const {
+    return code.empty() || who_.names_only ? nullptr : std::make_shared<std::vector<std::byte>>(code);
   }
 
   // Anonymous memory that became executable by `until` shows the code that was announced there before.
   void pass(TimeNs until) {
     memory_.pass(until, [this](const MappedMemory& memory) {
-      auto at = live_.upper_bound(memory.first);
-      if (at != live_.begin() && std::prev(at)->first + std::prev(at)->second.size > memory.first) --at;
-      while (at != live_.end() && at->first < memory.end) {
-        const Live& live = at->second;
-        const uint64_t begin = at->first, first = std::max(begin, memory.first), end = std::min(begin + live.size, memory.end);
-        ++at;
+      live_.each(memory.first, memory.end - memory.first, [&](uint64_t begin, const LiveFunction& live) {
+        const uint64_t first = std::max(begin, memory.first), end = std::min(begin + live.size_bytes, memory.end);
         if (!memory.has_code_of(live.since)) {
-          cut(first, end - first);
+          live_.cut(first, end - first);
         } else if (live.code && live.since <= memory.since) {
-          add_section(first, end - first, live.code, memory.since, false, first - begin);
+          add_section(first, end - first, live_.frozen(live), memory.since, false, first - begin);
         }
-      }
+      });
     });
   }
 
@@ -140,7 +132,7 @@ class AnnouncedCode::Space {
   [[nodiscard]] bool is_mapped(uint64_t address, uint64_t size) const {
     for (const uint64_t end = address + size; address < end;) {
       uint64_t reach = address;
-      for (const SectionId id : mappings_.sections_at(space_, Ip{address})) {
+      for (const SectionId id : mappings_.sections_at(who_.space, Ip{address})) {
         const Section& section = mappings_.section(id);
         reach = std::max(reach, section.ip.value + section.size_bytes);
       }
@@ -151,8 +143,8 @@ class AnnouncedCode::Space {
   }
 
   void report(FindingKind kind, Ip ip, Interval time, std::string what) {
-    if (names_only_) return;
-    Finding finding = finding_of(kind, space_, time, "process " + std::to_string(pid_) + ": " + std::move(what));
+    if (who_.names_only) return;
+    Finding finding = finding_of(kind, who_.space, time, "process " + std::to_string(who_.pid) + ": " + std::move(what));
     finding.ip = ip;
     image_.builder.add_finding(std::move(finding));
   }
@@ -169,7 +161,7 @@ class AnnouncedCode::Space {
 
   // The process ended in between, or the recording did, or the same change began again: what the range holds from then on is not known.
   void leave_open(const Change& change) {
-    const bool is_new = change.what.kind == AnnounceKind::load && !overlaps(change.what.address, change.what.size_bytes);
+    const bool is_new = change.what.kind == AnnounceKind::load && !live_.overlaps(change.what.address, change.what.size_bytes);
     if (is_new && !change.contradicts) return;
     const Interval window{change.time.first, change.known_since};
     suspect(window);
@@ -185,7 +177,7 @@ class AnnouncedCode::Space {
   void apply_unbegun(const Change& change) {
     const Announcement& what = change.what;
     TimeNs since = std::min(change.known_since, change.time.first);
-    if (change.contradicts && overlaps(what.address, what.size_bytes)) since = live_since(what, change.time.first);
+    if (change.contradicts && live_.overlaps(what.address, what.size_bytes)) since = live_since(what, change.time.first);
     suspect({since, change.time.last});
     if (!change.contradicts) return;
     report(FindingKind::records_lost, Ip{what.address}, {since, change.time.last},
@@ -194,78 +186,45 @@ class AnnouncedCode::Space {
 
   // Returns when the oldest of the code in the range was announced, or `otherwise` if that is earlier.
   [[nodiscard]] TimeNs live_since(const Announcement& what, TimeNs otherwise) const {
-    for (auto at = live_.lower_bound(what.address + what.size_bytes); at != live_.begin();) {
-      --at;
-      if (at->first + at->second.size <= what.address) break;
-      otherwise = std::min(otherwise, at->second.since);
-    }
+    live_.each(what.address, what.size_bytes, [&](uint64_t, const LiveFunction& live) { otherwise = std::min(otherwise, live.since); });
     return otherwise;
   }
 
   void suspect(Interval window) {
-    if (!names_only_) image_.builder.add_lost_window(space_, window);
+    if (!who_.names_only) image_.builder.add_lost_window(who_.space, window);
   }
 
   void remove(uint64_t address, uint64_t size, TimeNs when) {
-    if (!names_only_) image_.builder.remove(space_, Ip{address}, size, when);
+    if (!who_.names_only && size != 0) image_.builder.remove(who_.space, Ip{address}, size, when);
   }
 
-  void add_edit(const Change& change, std::vector<std::byte> old_bytes, const std::vector<std::byte>& new_bytes) {
-    if (names_only_) return;
+  void add_edit(const Change& change, const std::vector<std::byte>& new_bytes) {
+    if (who_.names_only) return;
     const uint64_t offset = change.what.record_offset_bytes;
-    image_.builder.add_edit(
-        {space_, Ip{change.what.address}, std::move(old_bytes), new_bytes, change.time, EditOrigin::announced, -1, offset});
+    image_.builder.add_edit({who_.space, Ip{change.what.address}, change.old_bytes, new_bytes, change.time, EditOrigin::announced, -1, offset});
   }
 
-  void add_section(uint64_t address, uint64_t size, const Code& code, TimeNs from, bool assumed = false, uint64_t skip = 0) {
-    if (names_only_) return;
+  // `what` does not change any more.
+  void add_section(uint64_t address, uint64_t size, const LiveFunction& what, TimeNs from, bool assumed = false, uint64_t skip = 0) {
+    if (who_.names_only) return;
     Section section;
-    section.space = space_;
+    section.space = who_.space;
     section.ip = Ip{address};
     section.size_bytes = size;
     section.live = {from, kTimeMax};
     section.path = kModule;
     section.assumed = assumed;
-    if (code) section.code = {code, Bytes(*code).subspan(skip, std::min<uint64_t>(size, code->size() - skip))};
+    if (what.code) section.code = {what.code, what.bytes().subspan(skip, size)};
     image_.add_section(std::move(section));
   }
 
-  [[nodiscard]] bool overlaps(uint64_t address, uint64_t size) const {
-    const auto after = live_.lower_bound(address + size);
-    return after != live_.begin() && std::prev(after)->first + std::prev(after)->second.size > address;
-  }
-
   // In the order of the announcements, whatever the times from which they count.
-  void name(NamedRange range) {
+  void name(NamedRange range, NamedPlace place) {
     latest_ = std::max(latest_, range.live.first);
-    names_.add(std::move(range), latest_);
+    names_.add(std::move(range), latest_, place);
   }
 
-  // Takes the range out of the live code. What is left of a function on either side stays.
-  void cut(uint64_t address, uint64_t size) {
-    const uint64_t end = address + size;
-    while (overlaps(address, size)) {
-      const auto at = std::prev(live_.lower_bound(end));
-      const uint64_t first = at->first;
-      Live old = std::move(at->second);
-      live_.erase(at);
-      const auto keep = [&](uint64_t from, uint64_t to) {
-        Live part = old;
-        part.size = to - from;
-        if (from != first) part.lines = nullptr;
-        if (old.code) {
-          const auto begin = old.code->begin() + static_cast<std::ptrdiff_t>(from - first);
-          part.code = std::make_shared<const std::vector<std::byte>>(begin, begin + static_cast<std::ptrdiff_t>(part.size));
-        }
-        live_[from] = std::move(part);
-      };
-      if (first < address) keep(first, address);
-      if (first + old.size > end) keep(end, first + old.size);
-    }
-  }
-
-  // Lines of a part of the range that is not the first would be at other offsets: cut() drops them.
-  static Lines lines_of(const Announcement& what) {
+  static std::shared_ptr<const GeneratedLines> lines_of(const Announcement& what) {
     if (what.lines.empty() || what.file.empty()) return nullptr;
     auto lines = std::make_shared<GeneratedLines>();
     lines->file = what.file;
@@ -274,49 +233,62 @@ class AnnouncedCode::Space {
     return lines;
   }
 
-  static Live live_of(const Announcement& what) { return {what.size_bytes, share(what.code), what.name, lines_of(what), {}}; }
-
-  void set_live(uint64_t address, Live live, TimeNs from) {
-    cut(address, live.size);
-    live.since = from;
-    name({space_, Ip{address}, live.size, {from, kTimeMax}, live.name, kModule, {}, live.lines});
-    live_[address] = std::move(live);
+  [[nodiscard]] LiveFunction live_of(const Announcement& what) const {
+    LiveFunction live;
+    live.size_bytes = what.size_bytes;
+    live.code = share(what.code);
+    live.name = what.name;
+    live.lines = lines_of(what);
+    return live;
   }
 
-  void load(const Change& change, Live what) {
-    const Code code = what.code;
+  void set_live(uint64_t address, LiveFunction live, TimeNs from) {
+    live.since = from;
+    const NamedPlace place = live.code || who_.names_only ? NamedPlace::code : NamedPlace::unknown;
+    name({who_.space, Ip{address}, live.size_bytes, {from, kTimeMax}, live.name, kModule, {}, live.lines}, place);
+    live_.set(address, std::move(live));
+  }
+
+  // `over_live`: it is written over code that may run until the end.
+  void load(const Change& change, LiveFunction what, bool over_live) {
     const uint64_t address = change.what.address, size = change.what.size_bytes;
-    if (!overlaps(address, size)) {
-      add_section(address, size, code, change.time.first);
-    } else if (code) {  // written over live code: either may run until the end
-      add_edit(change, change.old_bytes, *code);
-      add_section(address, size, code, change.time.last);
-    } else {
-      add_section(address, size, nullptr, change.time.first);
+    if (over_live && what.code) {
+      const Bytes code = what.bytes();
+      add_edit(change, {code.begin(), code.end()});
     }
+    add_section(address, size, what, over_live && what.code ? change.time.last : change.time.first);
     set_live(address, std::move(what), change.time.first);
   }
 
   void relist(const Change& change) {
     const Announcement& what = change.what;
-    const auto known = live_.find(what.address);
-    const Code code = share(what.code);
-    const bool same_place = known != live_.end() && known->second.size == what.size_bytes;
-    if (same_place && (!code || (known->second.code && *known->second.code == *code))) {
-      Live named = live_of(what);
-      named.code = known->second.code;
-      if (known->second.name != what.name) set_live(what.address, std::move(named), change.time.first);
-      return;
+    const LiveFunction* known = live_.find(what.address, what.size_bytes);
+    LiveFunction listed = live_of(what);
+    if (known != nullptr && (!listed.code || (known->code && std::ranges::equal(known->bytes(), listed.bytes())))) {
+      if (known->name == what.name) return;
+      LiveFunction named = *known;
+      named.name = listed.name;
+      named.lines = listed.lines;
+      return set_live(what.address, std::move(named), change.time.first);
     }
-    const bool contradicts = !change.after_loss && overlaps(what.address, what.size_bytes);
+    const bool contradicts = !change.after_loss && live_.overlaps(what.address, what.size_bytes) && !may_be_newer(change);
     if (contradicts) contradict(change);
     if (!change.after_loss && !contradicts) {  // older than this process's first record
-      const SectionId memory = mappings_.section_at(space_, Ip{what.address}, change.known_since);
-      add_section(what.address, what.size_bytes, code, memory == kNoSection ? kTimeMin : mappings_.section(memory).live.first, true);
+      const SectionId memory = mappings_.section_at(who_.space, Ip{what.address}, change.known_since);
+      const TimeNs from = memory == kNoSection ? kTimeMin : mappings_.section(memory).live.first;
+      add_section(what.address, what.size_bytes, listed, std::max(from, who_.forked), true);
     }
     const TimeNs from = contradicts ? change.time.first : change.known_since;
-    add_section(what.address, what.size_bytes, code, from);
-    set_live(what.address, live_of(what), from);
+    add_section(what.address, what.size_bytes, listed, from);
+    set_live(what.address, std::move(listed), from);
+  }
+
+  // A child may have changed what it inherited before a reader came, unless its first announcement was read.
+  [[nodiscard]] bool may_be_newer(const Change& change) const {
+    const Announcement& what = change.what;
+    bool inherited = true;
+    live_.each(what.address, what.size_bytes, [&](uint64_t, const LiveFunction& live) { inherited = inherited && live.since <= who_.forked; });
+    return change.joined_late && inherited;
   }
 
   // Code that a run-time lists is other than what it announced before, and no number is missing.
@@ -331,20 +303,32 @@ class AnnouncedCode::Space {
 
   void move(const Change& change) {
     const Announcement& what = change.what;
-    const auto known = live_.find(what.old_address);
-    const bool whole = known != live_.end() && known->second.size == what.size_bytes;
-    Live moved = live_of(what);
-    if (whole && !moved.code) moved.code = known->second.code;
-    if (whole && !moved.lines) moved.lines = known->second.lines;
-    if (whole && moved.name.empty()) moved.name = known->second.name;
-    if (what.old_address != what.address) unload(what.old_address, what.size_bytes, change.time.last);
-    load(change, std::move(moved));
+    LiveFunction moved = live_of(what);
+    if (const LiveFunction* known = live_.find(what.old_address, what.size_bytes)) {
+      LiveFunction old = moved.code || who_.names_only ? *known : live_.frozen(*known);
+      if (moved.code) std::tie(old.code, old.offset_bytes, old.writer) = std::tie(moved.code, moved.offset_bytes, moved.writer);
+      if (moved.lines) old.lines = moved.lines;
+      if (!moved.name.empty()) old.name = moved.name;
+      moved = std::move(old);
+    }
+    const bool over_live = live_.overlaps(what.address, what.size_bytes);  // also over its own old place
+    if (what.old_address != what.address) leave(what, change.time.last);
+    load(change, std::move(moved), over_live);
+  }
+
+  // Its old place may overlap the new one.
+  void leave(const Announcement& move, TimeNs when) {
+    const uint64_t size = move.size_bytes, old = move.old_address, to = move.address;
+    live_.cut(old, size);
+    name({who_.space, Ip{old}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
+    if (to > old) return remove(old, std::min(size, to - old), when);
+    const uint64_t rest = std::min(size, old - to);
+    remove(old + (size - rest), rest, when);
   }
 
   void unload(uint64_t address, uint64_t size, TimeNs when) {
-    if (size > ~address) return;
-    cut(address, size);
-    name({space_, Ip{address}, size, {when, kTimeMax}, {}, {}});
+    live_.cut(address, size);
+    name({who_.space, Ip{address}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
     remove(address, size, when);
   }
 
@@ -356,25 +340,16 @@ class AnnouncedCode::Space {
                     "a patch of " + range_text(what.address, what.size_bytes) + " was announced without its bytes: they are not known");
     }
     if (change.unbegun) apply_unbegun(change);
-    add_edit(change, change.old_bytes, what.code);
-    auto at = live_.upper_bound(what.address);
-    if (at == live_.begin()) return;
-    --at;
-    const uint64_t skip = what.address - at->first;
-    if (!at->second.code || skip >= at->second.size || what.size_bytes > at->second.size - skip) return;
-    auto code = std::make_shared<std::vector<std::byte>>(*at->second.code);
-    std::copy(what.code.begin(), what.code.end(), code->begin() + static_cast<std::ptrdiff_t>(skip));
-    at->second.code = std::move(code);
+    add_edit(change, what.code);
+    live_.patch(what.address, what.code);
   }
 
   ImageBuild& image_;
   const Timeline& mappings_;
-  SpaceId space_;
-  int32_t pid_;
-  bool names_only_;
+  Who who_;
   FreshMemory memory_;
   uint64_t refused_ = 0;
-  std::map<uint64_t, Live> live_;  // by address; disjoint
+  LiveCode live_;
   CodeNames& names_;
   TimeNs latest_ = kTimeMin;
 };
@@ -392,6 +367,8 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   }
   Process& process = joiners_[space];
   process.pid = pid;
+  const bool has_code = (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
+  if (has_code) process.code.add(parsed->address, parsed->size_bytes);
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
 }
 
@@ -503,7 +480,11 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
                                  std::vector<Change>& changes) const {
   const int32_t pid = joiners_.at(space).pid;
   const Relists relists(history.announcements);
+  const auto& announcements = history.announcements;
+  const bool joined_late = history.attached && !announcements.empty() && announcements.front().seq != 0;
+  const size_t first = changes.size();
   pair_ends(history, changes);
+  for (size_t i = first; i < changes.size(); ++i) changes[i].joined_late = joined_late;
   for (const AnnounceGap& gap : names_only ? std::vector<AnnounceGap>() : history.gaps) {
     const TimeNs told = relists.all_after(gap.first_seq + gap.count);
     const Interval window{gap.time.first, std::max(gap.time.last, told)};
@@ -519,6 +500,19 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
   }
 }
 
+// The processes that announced code, by the one that they descend from and the time at which their line left it.
+AnnouncedCode::Children AnnouncedCode::children_of(const Timeline& mappings) const {
+  std::vector<Fork> nearest(TimelineAccess::space_count(mappings));  // each space's fork from a process that announced code
+  Children children;
+  for (uint32_t id = 0; id < nearest.size(); ++id) {
+    const Fork fork = TimelineAccess::fork_of(mappings, SpaceId{id});
+    if (fork.parent == kNoSpace) continue;
+    nearest[id] = has(fork.parent) || fork.parent.value >= id ? fork : nearest[fork.parent.value];
+    if (has(SpaceId{id}) && has(nearest[id].parent)) children.emplace(std::pair(nearest[id].parent, nearest[id].when), SpaceId{id});
+  }
+  return children;
+}
+
 void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names) {
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
@@ -526,18 +520,34 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
                                          "process " + std::to_string(key.first) + ": " + std::to_string(count) +
                                              (count == 1 ? " record is" : " records are") + " not used: " + key.second));
   }
-  for (auto& [space, process] : joiners_) {
+  LiveFunctions functions;
+  Children children = children_of(mappings);
+  std::map<SpaceId, std::pair<LiveCode, TimeNs>> inherited;
+  for (auto& [space, process] : joiners_) {  // parents first
     std::vector<Change> changes;
     const bool known = names_only.contains(space);
     for (auto& [instance, joiner] : process.instances) take_history(image, space, known, joiner.finish(), changes);
     std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time.last < b.time.last; });
-    Space code(image, mappings, {space, process.pid, known}, memory(space), names);
+    const auto start = inherited.find(space);
+    const TimeNs forked = start == inherited.end() ? kTimeMin : start->second.second;
+    Space code(image, mappings, {space, process.pid, known, forked}, memory(space), start == inherited.end() ? LiveCode(functions) : start->second.first, names);
+    auto child = children.lower_bound({space, kTimeMin});
+    const auto fork_until = [&](TimeNs time) {
+      for (; child != children.end() && child->first.first == space && child->first.second < time; ++child)
+        inherited.insert_or_assign(child->second, std::pair(code.fork(), child->first.second));
+    };
     for (const Change& change : changes) {
       check_interrupt();
+      fork_until(change.time.last);
       code.apply(change);
     }
+    fork_until(kTimeMax);
     code.finish();
+    inherited.erase(space);
   }
+  if (functions.too_many_copies())
+    image.builder.add_finding(finding_of(FindingKind::bad_record, kNoSpace, {kTimeMin, kTimeMax},
+                                         "announced code was patched, and moved or inherited, too often: the bytes of some that was moved then are not known"));
   joiners_.clear();
 }
 
