@@ -532,8 +532,8 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     const TimeNs forked = start == inherited.end() ? kTimeMin : start->second.second;
     Space code(image, mappings, {space, process.pid, known, forked}, memory(space), start == inherited.end() ? LiveCode(functions) : start->second.first, names);
     auto child = children.lower_bound({space, kTimeMin});
-    const auto fork_until = [&](TimeNs time) {
-      for (; child != children.end() && child->first.first == space && child->first.second < time; ++child)
+    const auto fork_until = [&, parent = space](TimeNs time) {
+      for (; child != children.end() && child->first.first == parent && child->first.second < time; ++child)
         inherited.insert_or_assign(child->second, std::pair(code.fork(), child->first.second));
     };
     for (const Change& change : changes) {
