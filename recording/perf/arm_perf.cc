@@ -380,7 +380,7 @@ void ArmPerf::remove_padding() {
   }
 }
 
-/// Whether the events that write trace are attached to tasks. perf before 5.9 writes no ID_INDEX; it sets enable_on_exec for a program that it starts, unless
+/// Whether the events that write trace are attached to tasks. Old versions of perf write no ID_INDEX; they set enable_on_exec for a program that they start, unless
 /// it records whole cpus.
 bool ArmPerf::is_of_tasks() const {
   bool is_indexed = false;

@@ -169,7 +169,7 @@ TEST(UndatedPerf, AuxRecordsNameThreads) {
   }
 }
 
-// perf before 5.9 writes no ID_INDEX.
+// Old versions of perf write no ID_INDEX.
 TEST(UndatedPerf, WithoutIdIndexAnEventThatStartsAProgramIsOfItsTasks) {
   constexpr uint64_t kInherit = 1U << 1, kEnableOnExec = 1U << 12;
   for (const uint64_t flags : {kInherit, kInherit | kEnableOnExec}) {
