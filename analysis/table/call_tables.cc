@@ -213,7 +213,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
     }
     if (!exact) return exact;
     const auto add = [&](FunctionId id, const FunctionTotals& totals) {
-      if (totals.all_calls() != 0 && source_->wanted(id)) rows.push_back({id, &totals});
+      if (totals.met() && source_->wanted(id)) rows.push_back({id, &totals});
     };
     for (FunctionId id = 0; id < profile_.functions().size(); ++id) add(id, profile_.functions()[id]);
     add(kNoFunction, profile_.untraced());

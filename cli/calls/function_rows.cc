@@ -32,15 +32,11 @@ FunctionFilter filter_of(const std::string& function, const FunctionTable& funct
 
 std::vector<FunctionRow> ranked(const FunctionOrder& order, const FunctionProfile& profile, const FunctionTable& functions) {
   std::vector<FunctionRow> rows;
-  // A call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
-  const auto met = [](const FunctionTotals& totals) {
-    return totals.calls != 0 || (totals.partial() != 0 && (totals.total_ns | totals.self_ns | totals.instructions | totals.self_instructions) != 0);
-  };
   FunctionFilter filter = filter_of(order.function, functions);
   for (FunctionId id = 0; id < profile.functions().size(); ++id) {
-    if (met(profile.functions()[id]) && filter.wanted(id)) rows.push_back({id, &profile.functions()[id]});
+    if (profile.functions()[id].met() && filter.wanted(id)) rows.push_back({id, &profile.functions()[id]});
   }
-  if (order.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
+  if (order.function.empty() && profile.untraced().met()) rows.push_back({kNoFunction, &profile.untraced()});
   // Numbers of functions depend on which stream met one first.
   const auto names = [&](const FunctionRow& row) {
     using Names = std::pair<std::string_view, std::string_view>;

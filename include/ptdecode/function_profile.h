@@ -96,6 +96,8 @@ struct FunctionTotals {
   [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
   [[nodiscard]] bool has_times() const { return undated < all_calls(); }  ///< otherwise the sums of times are unknown
   [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
+  /// Whether anything ran: a call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
+  [[nodiscard]] bool met() const { return calls != 0 || (no_start != 0 && (total_ns | self_ns | instructions | self_instructions) != 0); }
 };
 
 /// Counters by FunctionId, updated with steps of calls. Not thread-safe. References are valid until the next add().
