@@ -2,15 +2,13 @@
 #include <algorithm>
 
 #include "decoder/arm/follower.h"
+#include "decoder/time_offset.h"
 
 namespace ptd::arm {
 namespace {
 
 constexpr size_t kMostThreads = 32;              // of which the choices are kept
 constexpr int kMostEqual = 64;                   // records of the same context that are passed at once, and programs of a thread
-constexpr uint64_t kClockError = uint64_t{1} << 14;  // ns by which a clock that is right may differ from the times of records
-
-TimeNs before(TimeNs time, uint64_t ns) { return TimeNs{time.value - std::min(time.value, ns)}; }
 
 }  // namespace
 
@@ -47,7 +45,7 @@ TimeNs Follower::time_after(uint64_t offset) const {
   if (ticks.value == 0) return latest_;
   const Interval at = options_.time.to_interval(ticks, ticks);
   const TimeNs last = std::max(at.first, at.last);
-  return std::min(latest_, TimeNs{last.value + std::min(options_.slack_ns, kTimeMax.value - last.value)});
+  return std::min(latest_, plus(last, options_.slack_ns));
 }
 
 /// Returns the earliest possible time of the last timestamp of the user code that goes on at `offset`; kTimeMin if it is left before the next one.
@@ -55,7 +53,7 @@ TimeNs Follower::user_until(uint64_t offset) const {
   const Tsc ticks{times_->last_of_user(offset)};
   if (ticks.value == 0) return kTimeMin;
   const Interval at = options_.time.to_interval(ticks, ticks);
-  return before(std::min(at.first, at.last), options_.slack_ns);
+  return minus(std::min(at.first, at.last), options_.slack_ns);
 }
 
 /// Returns whether the thread that comes at `time` may run code at ip_ up to `last`: no record may name its program, or the program's code.
@@ -83,7 +81,7 @@ bool Follower::pass_switches(uint64_t offset) {
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   const auto first_after = [&](TimeNs time) { return std::ranges::upper_bound(switches, time, {}, &ContextTrack::Switch::time); };
   const TimeNs last = time_after(offset), until = std::min(last, user_until(offset));
-  const auto end = first_after(last), from = std::min(first_after(earliest_), end), sure = std::max(from, first_after(before(until, kClockError)));
+  const auto end = first_after(last), from = std::min(first_after(earliest_), end), sure = std::max(from, first_after(minus(until, ContextTrack::kClockErrorNs)));
   bool differ = false;
   auto passed = sure;
   if (sure != from) {  // the next thread that has code here, if only an error of the clock shows that its record comes later

@@ -25,6 +25,7 @@ class PTD_API ContextTrack {
     TimeNs time;
     Context to;
   };
+  static constexpr uint64_t kClockErrorNs = 1U << 14;  ///< by which a trace's clock that is right may differ from the times of records
 
   /// Adds a switch: `to` runs on `cpu` from `time` on. Switches may be added in any order; call sort() after the last one.
   void add_switch(int32_t cpu, TimeNs time, Context to);

@@ -113,9 +113,11 @@ inline constexpr uint64_t kFormatGroup = 1U << 3;
 inline constexpr uint64_t kFormatLost = 1U << 4;
 
 /// perf_event_attr's bit field word.
+inline constexpr uint64_t kAttrInherit = 1ULL << 1;
 inline constexpr uint64_t kAttrExcludeUser = 1ULL << 4;
 inline constexpr uint64_t kAttrExcludeKernel = 1ULL << 5;
 inline constexpr uint64_t kAttrExcludeHv = 1ULL << 6;
+inline constexpr uint64_t kAttrEnableOnExec = 1ULL << 12;
 inline constexpr uint64_t kAttrPreciseIp = 3ULL << 15;
 inline constexpr unsigned kAttrPreciseIpShift = 15;
 inline constexpr uint64_t kAttrExcludeHost = 1ULL << 19;

@@ -7,13 +7,13 @@
 #include <set>
 
 #include "decoder/arm/packet/walk_packets.h"
+#include "perfio/format/wire.h"
 
 namespace ptd {
 namespace {
 
 constexpr uint8_t kNoTraceId = 0x7f;
 constexpr size_t kMostSlots = 1U << 17;
-constexpr uint64_t kEnableOnExec = 1U << 12;  // attr.enable_on_exec
 using perfio::kAuxCollision, perfio::kAuxOverwrite, perfio::kAuxPartial, perfio::kAuxTruncated;
 constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
 constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
@@ -389,7 +389,7 @@ bool ArmPerf::is_of_tasks() const {
     if (event != nullptr && event->tid > 0) return true;
     is_indexed = is_indexed || event != nullptr;
   }
-  const auto starts_program = [](const perfio::EventAttr& attr) { return (attr.flags & kEnableOnExec) != 0; };
+  const auto starts_program = [](const perfio::EventAttr& attr) { return (attr.flags & perfio::kAttrEnableOnExec) != 0; };
   return !is_indexed && attrs_ != nullptr && std::ranges::any_of(*attrs_, starts_program);
 }
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "image/guest_tracks.h"
+#include "perfio/format/wire.h"
 #include "recording/perf/sideband_fold.h"
 
 namespace ptd {
 namespace {
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
-constexpr uint64_t kContextSwitch = 1U << 26;  // attr.context_switch
-constexpr uint64_t kOfTasks = 1U << 12 | 1U << 1;  // attr.enable_on_exec and attr.inherit: the event is attached to a program and its threads
+constexpr uint64_t kOfTasks = perfio::kAttrEnableOnExec | perfio::kAttrInherit;  // the event is attached to a program and its threads
 
 }  // namespace
 
@@ -90,7 +90,7 @@ bool SidebandFold::traces_tasks() const {
 }
 
 void SidebandFold::report_task_switches() {
-  const bool asked = attrs_ == nullptr || std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & kContextSwitch) != 0; });
+  const bool asked = attrs_ == nullptr || std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & perfio::kAttrContextSwitch) != 0; });
   for (TaskSwitches::Doubt& doubt : task_switches_.finish()) {
     if (!stream_of_.contains({doubt.cpu, -1})) continue;
     Finding finding;

@@ -8,6 +8,7 @@
 
 #include "decoder/pt/flow/plain_packets.h"
 #include "decoder/pt/packet/fast_counter.h"
+#include "decoder/time_offset.h"
 
 namespace ptd::pt {
 namespace {
@@ -33,9 +34,6 @@ constexpr std::array<uint8_t, 256> kPlainSizes = [] {
   }
   return sizes;
 }();
-
-TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
-TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
 
 TimeNs earlier(TimeNs a, TimeNs b) { return TimeNs{std::min(a.value, b.value)}; }
 TimeNs later(TimeNs a, TimeNs b) { return TimeNs{std::max(a.value, b.value)}; }

@@ -5,6 +5,7 @@
 
 #include "decoder/pt/flow/segment_work.h"
 #include "decoder/pt/flow/walker.h"
+#include "decoder/time_offset.h"
 
 namespace ptd::pt {
 namespace {
@@ -15,7 +16,6 @@ constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads 
 constexpr size_t kMostPrograms = 5;              // compared with the packets ahead
 constexpr uint64_t kMostFitted = 256;           // branches, targets and events for which the likeliest program is compared
 constexpr uint64_t kProof = 64;                  // likewise past those that contradict it, for another one
-constexpr uint64_t kClockError = 1U << 14;       // ns by which a clock that is right may differ from the times of records
 
 using Changes = std::vector<ContextTrack::Switch>;
 
@@ -24,8 +24,6 @@ Changes::const_iterator first_after(const Changes& changes, TimeNs time) {
   return std::upper_bound(changes.begin(), changes.end(), time, [](TimeNs t, const ContextTrack::Switch& change) { return t < change.time; });
 }
 
-TimeNs before(TimeNs time, uint64_t ns) { return TimeNs{time.value - std::min(time.value, ns)}; }
-TimeNs after(TimeNs time, uint64_t ns) { return TimeNs{time.value + std::min(kTimeMax.value - time.value, ns)}; }
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
@@ -185,10 +183,10 @@ Walker::Likely Walker::likely_beside(const FlowState& state, Switches passed, In
     likely.differ = likely.codeless = true;
     return likely;
   };
-  if (follower_.passed_at(after(time.last, kClockError)) > passed.most) {
+  if (follower_.passed_at(plus(time.last, ContextTrack::kClockErrorNs)) > passed.most) {
     if (const Likely next = take(passed.most + 1); next.runs != Runs::no) return next;
   }
-  if (passed.least == 0 || follower_.left_at(before(std::max(time.first, passed.until), kClockError)) >= passed.least) return {};
+  if (passed.least == 0 || follower_.left_at(minus(std::max(time.first, passed.until), ContextTrack::kClockErrorNs)) >= passed.least) return {};
   return take(passed.least - 1);
 }
 
@@ -232,7 +230,7 @@ void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from, ui
   if (looks && is_kernel_half(state.ip)) {
     look_ahead(flow, time, next, passed);
   } else if (looks) {
-    passed.until = user_until(next, [&](TimeNs now) { return follower_.left_at(before(now, kClockError)) >= passed.most; });
+    passed.until = user_until(next, [&](TimeNs now) { return follower_.left_at(minus(now, ContextTrack::kClockErrorNs)) >= passed.most; });
     passed.least = std::clamp(follower_.left_at(passed.until), passed.least, passed.most);
   }
   const uint32_t most = std::min(passed.most, std::max(passed.least, most_switches));
