@@ -218,7 +218,7 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   gap.space = loss.space;
   gap.section = loss.section;
   gap.stream_offset_bytes = walker.segment().stream_offset_bytes + loss.offset_bytes;
-  gap.time = flow.state.now;
+  gap.time = flow.state.moment();
   return gap;
 }
 
@@ -242,9 +242,9 @@ void Decoder::State::tell_pause(Batch& batch) {
   event.kind = EventKind::disabled;
   event.before_block = static_cast<uint32_t>(batch.blocks.size());
   event.stream_offset_bytes = walker.segment().stream_offset_bytes + walker.segment().bytes.size();
-  event.time = state.now;
+  event.time = state.moment();
   const Moment& last = walker.items().at(state.next).own;  // of the last timing packet
-  event.about = std::max(state.now.first, last.about);
+  event.about = std::max(state.moment_first, last.about);
   event.cycles = last.cycles;
   batch.events.push_back(event);
 }

@@ -130,7 +130,7 @@ class PTD_API BlockTable {
   std::vector<NodeId> slots_;
 };
 
-/// The context from block `before_block` on. A batch holds a mark only where the context changes.
+/// The context from block `before_block` on. A batch holds a mark only where the context changes, or where `about` is more than 1 us later.
 struct Mark {
   uint32_t before_block = 0;
   Interval time;  ///< bounds of the moment, on the timeline's clock

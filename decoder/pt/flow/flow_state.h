@@ -139,7 +139,9 @@ struct FlowState {
   SilentLoop loop;
 
   // Time
-  Interval now;       ///< bounds for the next fetch
+  Interval now;       ///< bounds for the next fetch. Between two synchronisations it sees the same code, so they may begin later than its moment
+  TimeNs moment_first;  ///< lower bound of its moment; now.last is the upper one
+  [[nodiscard]] Interval moment() const { return {moment_first, now.last}; }
   TimeNs not_before;  ///< known from version choices
   Floors floors;
   uint64_t dated = kNever;    ///< `next` when `now` was set for `tnt_item`; kNever: it was not, or not for the last time

@@ -15,9 +15,13 @@ namespace ptd::pt {
 
 /// The likeliest time of a timing packet, and the core cycles counted by CYC packets up to it.
 struct Moment {
+  /// Code in which more time passes gets a mark of its own, even if the bounds of its time are those of the code before it.
+  static constexpr uint64_t kMarkedNs = 1'000;
   TimeNs about{};
   uint64_t cycles = 0;
   bool operator==(const Moment&) const = default;
+  /// Returns whether a mark of this moment also serves for `later`.
+  [[nodiscard]] bool serves(const Moment& later) const { return cycles == later.cycles && later.about.value - about.value <= kMarkedNs; }
 };
 
 /// The times from a timing packet, or from several that directly follow each other.

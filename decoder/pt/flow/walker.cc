@@ -217,7 +217,8 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
     return false;
   }
   if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
-  state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
+  const bool tells_time = state.now.first < candidate.possible.first;  // else its bound is that of the fetch, which is not its moment's
+  state.not_before = std::max(state.not_before, tells_time ? std::min(candidate.possible.first, state.now.last) : state.moment_first);
   refresh_now(state);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
   append(flow, candidate, static_cast<uint16_t>(block_flags_of(candidate.flags) | flags));
@@ -270,7 +271,7 @@ bool Walker::open_block(Flow& flow, SpaceId space, uint16_t flags) {
   flow.block_flags = flags;
   if (state.mark_due || !flow.mark_valid) {
     if (options_.time_switches || state.most_switches != state.switches) pass_dated_switches(flow);
-    put_mark(flow, state.now);
+    put_mark(flow, state.moment());
   }
   state.mark_due = false;
   return true;

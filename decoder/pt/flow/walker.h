@@ -86,11 +86,12 @@ struct Flow {
     out = &batch;
     most_blocks = most;
   }
+  [[nodiscard]] Moment marked() const { return {mark.about, mark.cycles}; }
   /// Outputs a mark if its content has changed. `left` comes from the item that the flow takes next.
   void put_mark(Interval time, const Moment& left, size_t before_block);
   /// Same after a mark with the same context and mode. (It does not copy fields that were just written: that waits for the stores.)
   void put_time(Interval time, const Moment& left, size_t before_block) {
-    if (mark.time == time && mark.cycles == left.cycles) return;
+    if (mark.time == time && marked().serves(left)) return;
     Mark& next = out->marks.emplace_back(mark);
     next.before_block = static_cast<uint32_t>(before_block);
     next.time = mark.time = time;

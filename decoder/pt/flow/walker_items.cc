@@ -38,7 +38,7 @@ void Walker::took(Flow& flow, bool anchors) {
 
 void Walker::refresh_now(FlowState& state) {
   const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
-  state.now.first = std::max(head.lo, state.not_before);
+  state.now.first = state.moment_first = std::max(head.lo, state.not_before);
   state.now.last = std::max(head.hi, state.now.first);
   if (options_.sync_points != nullptr) narrow_by_sync_points(state);
   state.dated = state.tnt_count != 0 ? state.next : FlowState::kNever;
@@ -385,7 +385,7 @@ void Walker::put_mark(Flow& flow, Interval time) {
 void Flow::put_mark(Interval time, const Moment& left, size_t before_block) {
   const Context& context = state.context;
   if (mark_valid && mark.time == time && mark.tid == context.tid && mark.pid == context.pid && mark.space == context.space &&
-      mark.mode == state.mode && mark.cycles == left.cycles) {
+      mark.mode == state.mode && marked().serves(left)) {
     return;
   }
   mark.time = time;

@@ -330,7 +330,7 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
       passed.least = std::clamp(left - std::min(left, switches_met_), passed.least, passed.most);
       break;
     }
-    const uint32_t sure = follower_.passed_at(ahead.state.now.first), begun = follower_.left_at(ahead.state.now.last);
+    const uint32_t sure = follower_.passed_at(ahead.state.moment_first), begun = follower_.left_at(ahead.state.now.last);
     passed.least = std::clamp(sure - std::min(sure, switches_met_), passed.least, passed.most);
     passed.most = std::clamp(begun - std::min(begun, switches_met_), passed.least, passed.most);
     if (switches_met_ != 0 && at_moment && !inside) passed.most = passed.least;
@@ -426,10 +426,10 @@ void Walker::fit_program(Flow& flow, Switches passed, Interval time, uint64_t ne
 void Walker::pass_dated_switches(Flow& flow) {
   FlowState& state = flow.state;
   if (segment_.cpu < 0 || !is_kernel_half(state.ip) || in_guest(state)) return;
-  const uint32_t passed = follower_.passed_at(state.now.first);
+  const uint32_t passed = follower_.passed_at(state.moment_first);
   if (passed <= state.switches) return;
-  if (state.most_switches == state.switches) return update_context(flow, state.now.first, state.now.first);
-  set_switches(flow, {std::min(passed, state.most_switches), state.most_switches}, state.now);
+  if (state.most_switches == state.switches) return update_context(flow, state.moment_first, state.moment_first);
+  set_switches(flow, {std::min(passed, state.most_switches), state.most_switches}, state.moment());
 }
 
 // Called at an interrupt of the kernel: if the clock is past the record of a switch that the flow did not pass, the record is right.
@@ -444,10 +444,10 @@ void Walker::pass_switch(Flow& flow) {
   FlowState& state = flow.state;
   ++switches_met_;
   const bool counted = state.most_switches == state.switches;
-  state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
-  if (counted) return update_context(flow, state.now.first, state.now.last);
+  state.switches = std::max(state.switches, follower_.passed_at(state.moment_first)) + 1;
+  if (counted) return update_context(flow, state.moment_first, state.now.last);
   const uint32_t most = std::min(state.most_switches + 1, follower_.left_at(state.now.last));
-  set_switches(flow, {state.switches, std::max(state.switches, most)}, state.now);
+  set_switches(flow, {state.switches, std::max(state.switches, most)}, state.moment());
 }
 
 bool Walker::is_after_switch(const FlowState& state) const {

@@ -330,16 +330,17 @@ bool Runner::read_tip() {
 void Runner::set_now(const Item& item) {
   FlowState& state = *state_;
   left_ = item.left;
-  const Interval now = moment(state.not_before, item.lo, item.hi);
-  if (now == state.now && left_.cycles == flow_->mark.cycles) return;
-  state.now = now;
+  const Fetch fetch = fetch_at(state.not_before, item.lo, item.hi);
+  if (fetch == Fetch{state.now, state.moment_first} && flow_->marked().serves(left_)) return;
+  state.now = fetch.now;
+  state.moment_first = fetch.moment_first;
   mark_due_ = true;
 }
 
 // Outputs a mark before the first block at a new time or in a new context.
 void Runner::give_mark() {
   mark_due_ = false;
-  flow_->put_mark(state_->now, left_, static_cast<size_t>(out_ - flow_->out->blocks.data()));
+  flow_->put_mark(state_->moment(), left_, static_cast<size_t>(out_ - flow_->out->blocks.data()));
 }
 
 void Runner::Calls::move_to_middle() {

@@ -121,12 +121,18 @@ class Runner {
   bool take_timed();
   void load(Timed& t);
   void store(const Timed& t);
+  /// FlowState::now and moment_first.
+  struct Fetch {
+    Interval now;
+    TimeNs moment_first;
+    friend bool operator==(const Fetch&, const Fetch&) = default;
+  };
   /// Returns the time bounds of instructions with this lower bound, before a timing packet with this upper bound.
-  [[nodiscard, gnu::always_inline]] Interval moment(TimeNs not_before, TimeNs lo, TimeNs hi) const {
+  [[nodiscard, gnu::always_inline]] Fetch fetch_at(TimeNs not_before, TimeNs lo, TimeNs hi) const {
     const uint64_t first = std::max(lo.value, not_before.value), last = std::max({hi.value, lo.value, first});
     const uint64_t inner_first = std::max(first, span_.first.value), inner_last = std::min(last, span_.last.value);
     const bool inside = inner_first <= inner_last;
-    return {TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}};
+    return {{TimeNs{inside ? inner_first : first}, TimeNs{inside ? inner_last : last}}, TimeNs{first}};
   }
   void set_moment(Timed& t, TimeNs lo);
   void open(Timed& t);
@@ -218,7 +224,7 @@ class Runner {
   /// The last mark with an upper bound, and whether one was given. Only of take_timed().
   struct {
     Interval time;
-    uint64_t cycles = 0;
+    Moment moment;
   } marked_;
   bool added_mark_ = false;
   Moment left_;                                 ///< `left` of the head item

@@ -37,13 +37,14 @@ struct Runner::Timed {
   BlockRun* runs = nullptr;  ///< RunnerCode::run(0)
   RunId at = kNoRun;
   Calls::Top calls;
-  TimeNs first, not_before, last;  ///< the time is `first` to `last`. They are apart so that no load spans two stores that are not done.
+  TimeNs first, not_before, last;  ///< FlowState::now is `first` to `last`. They are apart so that no load spans two stores that are not done.
+  TimeNs moment_first;             ///< FlowState::moment_first
   TimeNs hi;                       ///< upper bound of the time, unless `open`
   TimeNs lo;                       ///< if `dated`: the time is that of a packet with this lower bound
   uint64_t position = 0, until = 0;
   uint64_t stop = 0;     ///< offset of the next timing packet (unless `open`), the next sync point or the end
   uint64_t ip_stop = 0;  ///< offset up to which nine bytes can be read
-  uint64_t cycles = 0;   ///< of the last mark
+  Moment told;           ///< of the last mark
   bool dated = false;
   bool mark_due = false;
   bool open = false;  ///< the next timing packet is not read yet: the time is `lo` to at most `end`, see Runner::open()
@@ -53,6 +54,13 @@ struct Runner::Timed {
   TimeNs marked_lo;        ///< lower bound of the last one of these
 
   [[nodiscard]] Interval now() const { return {first, last}; }
+  [[nodiscard]] Interval moment() const { return {moment_first, last}; }
+  /// Sets the time, which is not `open`.
+  void set(const Fetch& fetch) {
+    first = fetch.now.first;
+    last = fetch.now.last;
+    moment_first = fetch.moment_first;
+  }
   /// Returns an interval that contains the time.
   [[nodiscard]] Interval widest() const {
     const TimeNs least = std::max(lo, not_before);
@@ -72,12 +80,11 @@ struct Runner::Timed {
     if (!code_.is_in_epoch(t.widest())) close(t);
     return;
   }
-  const Interval now = moment(t.not_before, lo, t.hi);
-  if (now == t.now()) return;
-  t.first = now.first;
-  t.last = now.last;
+  const Fetch fetch = fetch_at(t.not_before, lo, t.hi);
+  if (fetch == Fetch{t.now(), t.moment_first}) return;
+  t.set(fetch);
   t.mark_due = true;
-  code_.set_time(now);
+  code_.set_time(fetch.now);
 }
 
 // Stops to read the next timing packet ahead, so that it is read where the flow meets it. Until then marks have no upper bound, and the code
@@ -95,13 +102,12 @@ struct Runner::Timed {
   t.stop = ahead.stop;
   t.hi = ahead.hi;
   t.unbounded = 0;
+  t.told = marked_.moment;
   if (t.dated) {
-    const Interval now = moment(t.not_before, t.lo, t.hi);
-    t.first = now.first;
-    t.last = now.last;
-    code_.set_time(now);
+    t.set(fetch_at(t.not_before, t.lo, t.hi));
+    code_.set_time(t.now());
   }
-  t.mark_due = t.now() != marked_.time || t.cursor.left.cycles != marked_.cycles;
+  t.mark_due = t.moment() != marked_.time || !marked_.moment.serves(t.cursor.left);
 }
 
 // Returns the upper bound of the time at `offset`, and the offset of the next timing packet. Gives this bound to the last `unbounded` marks.
@@ -121,14 +127,15 @@ struct Runner::Timed {
   Mark* const end = marks.data() + marks.size();
   Mark* kept = end - count;
   for (Mark* mark = kept; mark != end; ++mark) {
-    const Interval time = moment(not_before, mark->time.first, hi);
-    const uint64_t cycles = mark->cycles;
-    if (time == marked_.time && cycles == marked_.cycles) continue;
+    const Fetch fetch = fetch_at(not_before, mark->time.first, hi);
+    const Interval time{fetch.moment_first, fetch.now.last};
+    const Moment told{mark->about, mark->cycles};
+    if (time == marked_.time && marked_.moment.serves(told)) continue;
     if (kept != mark) *kept = *mark;
     kept->time = time;
     kept->time_known = time.first > kTimeMin && time.last < kTimeMax;
     ++kept;
-    marked_ = {time, cycles};
+    marked_ = {time, told};
     added_mark_ = true;
   }
   if (kept != end) marks.erase(marks.end() - (end - kept), marks.end());
@@ -140,35 +147,36 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline void Runner::finish_mark(Interval time) {
   std::vector<Mark>& marks = flow_->out->marks;
   Mark& mark = marks.back();
-  const uint64_t cycles = mark.cycles;
-  if (time == marked_.time && cycles == marked_.cycles) return marks.pop_back();
+  const Moment told{mark.about, mark.cycles};
+  if (time == marked_.time && marked_.moment.serves(told)) return marks.pop_back();
   mark.time.first = marked_.time.first = time.first;
   mark.time.last = marked_.time.last = time.last;
   mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
-  marked_.cycles = cycles;
+  marked_.moment = told;
   added_mark_ = true;
 }
 
-// Records that the last packet of the flow was written when it was generated. The next one gets a mark if the cycles have changed.
+// Records that the last packet of the flow was written when it was generated. The next one gets a mark if time has passed,
+// or the cycles have changed.
 [[gnu::always_inline]] inline void Runner::leave_packet(Timed& t) {
   t.cursor.leave();
-  t.mark_due |= t.cursor.now.cycles != t.cycles;
+  t.mark_due |= !t.told.serves(t.cursor.now);
 }
 
 [[gnu::always_inline]] inline void Runner::mark(Timed& t) {
   if (!t.mark_due) return;
   t.mark_due = false;
-  t.cycles = t.cursor.left.cycles;
+  t.told = t.cursor.left;
   if (!t.marked) return first_mark(t);
-  const Interval time = t.open ? Interval{t.lo, t.lo} : t.now();
+  const Interval time = t.open ? Interval{t.lo, t.lo} : t.moment();
   if (t.open) {
     ++t.unbounded;
     t.marked_lo = t.lo;
   } else {
-    marked_ = {time, t.cycles};
+    marked_ = {time, t.told};
     added_mark_ = true;
   }
-  add_mark(static_cast<uint32_t>(t.out - flow_->out->blocks.data()), time.first, time.last, t.cursor.left.about, t.cycles);
+  add_mark(static_cast<uint32_t>(t.out - flow_->out->blocks.data()), time.first, time.last, t.told.about, t.told.cycles);
 }
 
 // Appends a mark of the flow's context. Its arguments are in registers: a load of an Interval would wait for the stores of its halves.
@@ -191,10 +199,11 @@ struct Runner::Timed {
 [[gnu::always_inline]] inline void Runner::first_mark(Timed& t) {
   t.marked = true;
   state_->now = t.now();
+  state_->moment_first = t.moment_first;
   left_ = t.cursor.left;
   out_ = t.out;
   give_mark();
-  marked_ = {flow_->mark.time, flow_->mark.cycles};
+  marked_ = {flow_->mark.time, flow_->marked()};
 }
 
 // Outputs the run's blocks. Returns the last one as it is in the code: loading it from the output would wait for the store.
@@ -242,16 +251,13 @@ struct Runner::Timed {
   const TimePoint* point = walker_.items_.ahead().read_at(t.cursor.offset_bytes);
   if (point == nullptr) return false;
   if (point->bounds) {
-    if (t.dated) {
-      const Interval now = moment(t.not_before, t.lo, point->last);
-      t.first = now.first;
-      t.last = now.last;
-    }
+    if (t.dated) t.set(fetch_at(t.not_before, t.lo, point->last));
     if (t.unbounded == 1 && t.dated && t.marked_lo == t.lo && point->last <= t.end) {
-      finish_mark(t.now());
+      finish_mark(t.moment());
     } else if (t.unbounded != 0 || point->last > t.end) {
       finish_marks(t.unbounded, point->last, t.not_before);
     }
+    if (t.unbounded != 0) t.told = marked_.moment;
     t.unbounded = 0;
     t.cursor.now_first = point->first;
   }
@@ -439,6 +445,7 @@ struct Runner::Timed {
   t.calls = calls_.top();
   t.first = state_->now.first;
   t.last = state_->now.last;
+  t.moment_first = state_->moment_first;
   t.not_before = state_->not_before;
   t.hi = hi_;
   t.lo = cursor_.now_first;
@@ -446,9 +453,9 @@ struct Runner::Timed {
   t.ip_stop = std::max(std::min(own_bytes_, segment_bytes_), kWidestIp - 1) - (kWidestIp - 1);
   t.position = state_->position;
   t.until = until_;
-  t.cycles = flow_->mark.cycles;
+  t.told = flow_->marked();
   t.dated = settled_;
-  t.mark_due = mark_due_ || cursor_.left.cycles != t.cycles;
+  t.mark_due = mark_due_ || !t.told.serves(cursor_.left);
   t.marked = t.open = added_mark_ = false;
   t.unbounded = 0;
   t.end = walker_.items_.ahead().end();
@@ -461,6 +468,7 @@ struct Runner::Timed {
   at_ = t.at;
   calls_.set_top(t.calls);
   state_->now = t.now();
+  state_->moment_first = t.moment_first;
   if (state_->position != t.position) {
     moved_ = true;
     state_->end_silence();

@@ -14,7 +14,7 @@
 namespace ptd::pt {
 
 /// A point of a stream that orders text pokes without a clock (recording/trace/anchors.h). From here to the next point, a fetch reads code
-/// that was live at some moment of `time`.
+/// that was live at some moment of `time`. That may be later than the fetch.
 struct SyncPoint {
   uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler; 0 before the first
   Interval time;

@@ -37,10 +37,16 @@ struct LossyLoop {
   ContextTrack contexts;
 };
 
-std::vector<bool> suspect_blocks(const std::vector<std::byte>& bytes, uint64_t end_ns, bool exact) {
+struct Decoded {
+  std::vector<bool> suspect;  ///< of each block
+  std::vector<Mark> marks;
+};
+
+Decoded decode(const std::vector<std::byte>& bytes, uint64_t end_ns, bool exact, const std::vector<SyncPoint>* sync_points = nullptr) {
   const LossyLoop machine(end_ns);
   DecoderOptions options;
   options.exact_only = exact;
+  options.sync_points = sync_points;
   options.config.max_nonturbo_ratio = 10;
   options.config.mtc_period = 3;
   options.config.tsc_ctc_ratio_n = 2;
@@ -53,18 +59,17 @@ std::vector<bool> suspect_blocks(const std::vector<std::byte>& bytes, uint64_t e
   segment.break_before = AuxBreak::stream_start;
   segment.cpu = 0;
   decoder.begin(segment);
-  std::vector<bool> suspect;
+  Decoded decoded;
   Batch batch;
   for (bool more = true; more;) {
     more = decoder.next(batch);
-    for (const Block& block : batch.blocks) suspect.push_back(has(block.flags, BlockFlag::suspect));
+    for (const Block& block : batch.blocks) decoded.suspect.push_back(has(block.flags, BlockFlag::suspect));
+    decoded.marks.insert(decoded.marks.end(), batch.marks.begin(), batch.marks.end());
   }
-  return suspect;
+  return decoded;
 }
 
-TEST(SuspectTimes, AreTheSameOnBothPaths) {
-  std::vector<std::byte> bytes;
-  PacketWriter writer(bytes);
+void begin_loop(PacketWriter& writer) {
   writer.psb();
   writer.tsc(1000);
   writer.tma(0, 0);
@@ -72,14 +77,39 @@ TEST(SuspectTimes, AreTheSameOnBothPaths) {
   writer.mode_exec(ExecMode::bits64);
   writer.fup(kLossyLoop);
   writer.psbend();
+}
+
+TEST(SuspectTimes, AreTheSameOnBothPaths) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
+  begin_loop(writer);
   for (unsigned i = 1; i < 200; ++i) {
     writer.mtc(static_cast<uint8_t>(i));  // every 16 ns
     for (unsigned more = 0; more < 6; ++more) writer.tnt(0x3f, 6);  // only the first may have begun before the MTC
   }
   for (uint64_t end_ns = 2001; end_ns < 2100; ++end_ns) {
-    const std::vector<bool> exact = suspect_blocks(bytes, end_ns, true);
-    EXPECT_EQ(exact, suspect_blocks(bytes, end_ns, false)) << end_ns;
+    const std::vector<bool> exact = decode(bytes, end_ns, true).suspect;
+    EXPECT_EQ(exact, decode(bytes, end_ns, false).suspect) << end_ns;
     EXPECT_TRUE(exact.size() == 7164 && !exact.front() && !exact.back());
+  }
+}
+
+// After a synchronisation, code is what a record says that is written later; but it does not run later.
+TEST(SuspectTimes, AFetchAfterASynchronisationIsEarlierThanWhatItSees) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
+  begin_loop(writer);
+  for (unsigned i = 0; i < 50; ++i) writer.tnt(0x3f, 6);
+  writer.mtc(100);  // at 2600 ns
+  for (unsigned i = 0; i < 50; ++i) writer.tnt(0x3f, 6);
+  const std::vector<SyncPoint> sees_lost = {{0, {TimeNs{2001}, kTimeMax}}};
+  for (const bool exact : {true, false}) {
+    const Decoded by_clock = decode(bytes, 2500, exact), decoded = decode(bytes, 2500, exact, &sees_lost);
+    EXPECT_TRUE(decoded.suspect.front() && decoded.suspect.size() == 600U);
+    ASSERT_EQ(decoded.marks.size(), by_clock.marks.size());
+    ASSERT_GE(decoded.marks.size(), 2U);
+    EXPECT_LE(decoded.marks[0].time.first, TimeNs{1000});
+    for (size_t i = 0; i < decoded.marks.size(); ++i) EXPECT_EQ(decoded.marks[i].time, by_clock.marks[i].time) << exact << i;
   }
 }
 
