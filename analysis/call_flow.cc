@@ -8,6 +8,26 @@
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
+namespace {
+
+// Where the flow is at an event, by which it has not gone on from its last branch.
+std::optional<Ip> place_of(const Event& event) {
+  switch (event.kind) {
+    case EventKind::async_branch:
+    case EventKind::async_disabled:
+    case EventKind::skipped:
+      return (event.flags & kEventHasFrom) != 0 ? std::optional(event.from) : std::nullopt;
+    case EventKind::enabled:  // repeated by a PSB+
+      return (event.flags & kEventStatus) != 0 ? std::optional(event.to) : std::nullopt;
+    default:
+      return {};
+  }
+}
+
+// Whether the flow goes on after an event as if it were not there.
+bool keeps_place(const Event& event) { return event.kind > EventKind::async_branch && event.kind != EventKind::overflow && event.kind != EventKind::skipped; }
+
+}  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
                    const FlowClock& clock, InlineChains* inlined)
@@ -47,7 +67,9 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
         take_blocks(cursor_.blocks());
         break;
       case FlowItem::mark:
-        if (pending_) resolve_ahead(cursor_.mark());
+        if ((pending_ && switches(cursor_.mark())) || ((pending_ || inlined_code_) && passes_time(likeliest(cursor_.mark())))) {
+          resolve_ahead(cursor_.mark());
+        }
         take_mark(cursor_.mark());
         break;
       case FlowItem::event:
@@ -62,20 +84,26 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   }
 }
 
-// A mark comes after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If the flow was
-// interrupted where it went, it was there by done_by_.
+// A mark comes, perhaps after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If time
+// has passed since the flow was there, by done_by_, it passed in the code that comes next.
 void CallFlow::resolve_ahead(const Mark& mark) {
-  const bool switches = has_thread_ && mark.tid != tid_;
-  if (!switches && !(is_dated(mark) && passes_time(likeliest(mark)))) return;
+  const bool switches = this->switches(mark);
+  if (!switches) next_mark_ = std::max(next_mark_, likeliest(mark));
+  if (!epoch_time_.contains(when())) begin_epoch();
   FlowCursor ahead = cursor_;
   FlowItem item = ahead.next();
-  while (item == FlowItem::mark) item = ahead.next();
-  if (item == FlowItem::event && (ahead.event().flags & kEventHasFrom) != 0) {
-    const Ip from = ahead.event().from;
-    resolve(find(from), from);
+  while (item == FlowItem::mark || (item == FlowItem::event && keeps_place(ahead.event()))) item = ahead.next();
+  if (item == FlowItem::event) {
+    const std::optional<Ip> to = place_of(ahead.event());
+    if (to && pending_) resolve(find(*to), *to);
+    if (to && !switches) enter_inlined_at(*to);
   } else if (item == FlowItem::blocks && switches) {
     const Node& to = node(ahead.blocks().front().node);
-    resolve(to.at(), to.ip);
+    if (pending_) resolve(to.at(), to.ip);
+  } else if (item == FlowItem::blocks) {
+    const Block& next = ahead.blocks().front();
+    arrive(next);
+    if (inlined_code_) enter_inlined(next);
   }
 }
 
@@ -352,7 +380,7 @@ void CallFlow::take_event(const Event& event) {
       if (known) told(likeliest(event), event.cycles);
       done_by_ = !known ? kTimeMax : exact ? likeliest(event) : event.time.last;
       if (has_to) begin(event.to, exact);
-      return;
+      return bound(done_by_);
     }
     case EventKind::skipped:  // time passes in this code, without a block
       if (pending_ && has_from) resolve(find(event.from), event.from);
@@ -370,7 +398,7 @@ void CallFlow::take_async_branch(const Event& event) {
   if ((event.flags & kEventHasTo) == 0) return leave_traced(event);
   if (pending_ && has_from) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told_in_flow(likeliest(event), event.cycles);
+  if (is_dated(event)) told_in_flow(event);
   done_by_ = is_dated(event) ? event.time.last : kTimeMax;
   const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
@@ -388,6 +416,7 @@ void CallFlow::take_async_branch(const Event& event) {
   proved_ = proved_ && is_call;
   halted_ = false;
   push(step);
+  bound(done_by_);
 }
 
 // An exception whose handler is not traced.
@@ -395,7 +424,7 @@ void CallFlow::leave_traced(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0;
   if (pending_ && has_from && pending_->way != Way::far_call) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told_in_flow(likeliest(event), event.cycles);
+  if (is_dated(event)) told_in_flow(event);
   FlowStep step;
   step.return_to = has_from ? event.from : Ip{};
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
@@ -418,7 +447,8 @@ void CallFlow::take_disabled(const Event& event) {
   const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
   const bool interrupted = async && has_from && !is_kernel_half(event.from);
   if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
-  if (is_dated(event)) async ? told_in_flow(likeliest(event), event.cycles) : told(likeliest(event), event.cycles);
+  if (is_dated(event)) async ? told_in_flow(event) : told(likeliest(event), event.cycles);
+  if (is_dated(event)) bound(event.time.last);
   FlowStep step;
   step.kind = FlowKind::pause;
   if (far || interrupted) step.flags |= kFlowFar;

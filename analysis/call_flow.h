@@ -288,9 +288,10 @@ class CallFlow {
   void find_landings(Node& node, SpaceId space);
   void check_keys();
   /// When functions are looked up.
-  [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
+  [[nodiscard]] TimeNs when() const { return std::clamp(std::max(dates_.now(), next_mark_), segment_time_.first, segment_time_.last); }
   void begin_epoch();
   void resolve_ahead(const Mark& mark);
+  [[nodiscard]] bool switches(const Mark& mark) const { return has_thread_ && mark.tid != tid_; }
   void take_blocks(std::span<const Block> blocks);
   void arrive(const Block& block);
   bool ends(const Block* at);
@@ -298,7 +299,9 @@ class CallFlow {
   const Block* pass_inlined(const Block* at, const Block* last);
   void find_inlined(NodeId id);
   void pass_pieces(const Block& block);
-  void move_inlined(const Node& node, const InlinedPiece& to);
+  void move_inlined(Ip ip, FunctionId function, const InlinedPiece& to);
+  void enter_inlined(const Block& block);
+  void enter_inlined_at(Ip ip);
   void depart(const Block& block);
   static uint8_t flags_of(const FunctionAt& at) { return static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0)); }
   /// Where a branch went.
@@ -337,6 +340,11 @@ class CallFlow {
   void told(TimeNs time, uint64_t cycles);
   void tell(TimeNs time, std::optional<uint64_t> cycles);
   void told_in_flow(TimeNs time, uint64_t cycles);
+  void told_in_flow(const Event& event);
+  /// By `last`, what was executed so far had retired, and the flow was at its last step.
+  void bound(TimeNs last) {
+    if (last != kTimeMax && flowing_ && dates_.bounds_code() && dates_.timed()) dates_.bound(last);
+  }
   /// Whether a packet at this time shows that time has passed since what was executed so far had retired.
   [[nodiscard]] bool passes_time(TimeNs time) const { return done_by_ < time && flowing_ && dates_.bounds_code() && dates_.timed(); }
   void tell_across(TimeNs time, std::optional<uint64_t> cycles);
@@ -365,6 +373,7 @@ class CallFlow {
   TimeNs blocks_done_by_ = kTimeMax;  ///< upper bound of the time of the next blocks; kTimeMax: unknown
   TimeNs done_by_ = kTimeMax;      ///< by then, what was executed so far had retired, and the flow was at its target
   TimeNs segment_end_ = kTimeMax;  ///< upper bound of the segment's times
+  TimeNs next_mark_ = kTimeMin;    ///< of code that was reached before a mark, but not executed
   uint32_t epoch_ = 1;
   Interval epoch_time_;  ///< moments at which all answers of this epoch are right
   std::optional<Pending> pending_;

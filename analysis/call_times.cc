@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
+#include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 
@@ -13,7 +14,7 @@ void CallFlow::told(TimeNs time, uint64_t cycles) {
   else time = kTimeMin;  // for the cycles only
   const std::optional<uint64_t> last = dates_.last_count();
   const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
-  if (dates_.timed() && time <= dates_.now() && !counts) return;
+  if (dates_.timed() && time <= dates_.now() && !counts) return bound(done_by_);
   tell(time, counts ? std::optional(cycles) : std::nullopt);
 }
 
@@ -30,6 +31,13 @@ void CallFlow::told_in_flow(TimeNs time, uint64_t cycles) {
     prove();
   }
   told(time, cycles);
+}
+
+// The same of an event at the instruction that did not retire, whose branch has been resolved.
+void CallFlow::told_in_flow(const Event& event) {
+  const TimeNs time = likeliest(event);
+  if ((event.flags & kEventHasFrom) != 0 && !pending_ && passes_time(time)) enter_inlined_at(event.from);
+  told_in_flow(time, event.cycles);
 }
 
 // Dates what waits, and divides the flow at the packet before an end of the window and at this one.

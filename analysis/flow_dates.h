@@ -35,6 +35,7 @@ struct FlowPosition {
 /// Points (calls, stops, starts) are added in order of the flow, and wait until a packet gives a time that is not before them. A stretch
 /// is the flow between two such times. Its time is divided as follows.
 ///
+///  - If code in it had retired by a time, and would have a later date, it is two stretches, of which that time divides.
 ///  - Without a pause, all of it is running time, by instructions.
 ///  - With a pause, instructions get what they take at the rate of the stretches without one in the last kRateSegments segments, or
 ///    kSlowestNs each if there was none. The rest is waiting.
@@ -68,6 +69,12 @@ class FlowDates {
     silent_ = silent_ || silent;
     if (point_count_ == points_.size()) [[unlikely]] grow();
     points_[point_count_++] = {position_, resumes};
+  }
+  /// By `last`, what ran so far had retired, and all points so far had been reached. The flow is not stopped here. So the code that runs before the next
+  /// anchor is not dated evenly if that is much later.
+  void bound(TimeNs last) {
+    if (bound_count_ != 0 && last <= bounds_[bound_count_ - 1].time) --bound_count_;
+    if (bound_count_ != bounds_.size()) bounds_[bound_count_++] = {position_, point_count_, last};
   }
   /// Adds a mark. The next anchor tells the cycles before it.
   void mark() { marks_.push_back({position_, 0}); }
@@ -116,12 +123,28 @@ class FlowDates {
     uint64_t position = 0;
     bool resumes = false;
   };
+  struct Bound {
+    uint64_t position = 0;
+    size_t points = 0;  ///< before it
+    TimeNs time;
+  };
+  /// A stretch, or a part of one that ends at a bound.
+  struct Stretch {
+    uint64_t begin = 0, end = 0;  ///< positions
+    TimeNs from, to;
+    std::span<const Point> points;
+    uint64_t resumes = 0;  ///< points that resume
+    bool open = false;     ///< the flow is stopped at its end
+    [[nodiscard]] uint64_t passed() const { return to.value - from.value; }
+  };
   /// How a stretch's time is shared out.
   struct Shares {
     uint64_t running = 0;  ///< all instructions
     uint64_t wait = 0;     ///< each pause that is over
   };
-  [[nodiscard]] Shares share(uint64_t passed, uint64_t instructions) const;
+  [[nodiscard]] Shares share(const Stretch& stretch) const;
+  void date_stretch(const Stretch& stretch);
+  void date_within_bounds(Stretch stretch);
   [[nodiscard]] uint64_t usual_ns(uint64_t instructions) const;
   void grow() { points_.resize(std::max<size_t>(64, 2 * points_.size())); }
   /// Stretches without a pause.
@@ -150,6 +173,7 @@ class FlowDates {
     beside_loss_ = clock_lost_;
     now_ = time;
     anchor_position_ = position_;
+    bound_count_ = 0;
   }
 
   FlowClock clock_;
@@ -159,6 +183,8 @@ class FlowDates {
   std::vector<Point> points_;  ///< the first point_count_ are in use
   size_t point_count_ = 0;
   std::vector<Date> dates_;    ///< of the last points; it never shrinks
+  std::array<Bound, 8> bounds_;  ///< since the last anchor, the first bound_count_ of them: more are rare
+  size_t bound_count_ = 0;
   uint64_t resumes_ = 0;                          ///< points that resume
   bool silent_ = false;                           ///< one of them from a pause without packets
   bool beside_loss_ = false, estimated_ = false;  ///< flow is missing from the stretch; from the one before

@@ -31,38 +31,53 @@ void CallFlow::find_inlined(NodeId id) {
 }
 
 // The flow is in other inlined functions from the next instruction on.
-inline void CallFlow::move_inlined(const Node& node, const InlinedPiece& to) {
+inline void CallFlow::move_inlined(Ip ip, FunctionId function, const InlinedPiece& to) {
   const uint64_t ran = dates_.position() - last_position_;
   const bool held = held_count() != 0;
   const bool same_from = held && (out_.back().from == last_function_ || out_.back().kind == FlowKind::begin);
   if (!same_from || ran > UINT32_MAX) [[unlikely]] {
     FlowStep step;
     step.kind = FlowKind::inlined;
-    step.function = node.function;
-    step.to = node.ip;
+    step.function = function;
+    step.to = ip;
     step.inlined = to.chain;
     step.begins = to.begins;
     return push(step);
   }
   chain_ = to.chain;
   ++out_.back().moves;
-  moves_.push_back({{}, 0, static_cast<uint32_t>(ran), to.chain, node.function, to.begins});
+  moves_.push_back({{}, 0, static_cast<uint32_t>(ran), to.chain, function, to.begins});
   last_position_ = dates_.position();
   dates_.add(false);
   if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
 }
 
+// The flow is at this block.
+void CallFlow::enter_inlined(const Block& block) {
+  const Node& here = node(block.node);
+  const InlinedNode inlined = nodes_->inlined[block.node];
+  if (inlined.chain != chain_) move_inlined(here.ip, here.function, {0, inlined.chain, inlined.begins});
+}
+
+// The flow is at this instruction.
+void CallFlow::enter_inlined_at(Ip ip) {
+  if (!inlined_code_ || !flowing_) return;
+  const FunctionId function = find(ip).id;
+  const InlinedPiece piece = inlined_code_->find(space_, ip, {when(), function});
+  if (piece.chain != chain_) move_inlined(ip, function, piece);
+}
+
 // Passes a block in which the flow enters or leaves inlined functions.
 void CallFlow::pass_pieces(const Block& block) {
-  const Node& node = nodes_->nodes[block.node];
+  enter_inlined(block);
+  const Node& here = nodes_->nodes[block.node];
   const InlinedNode inlined = nodes_->inlined[block.node];
-  if (inlined.chain != chain_) move_inlined(node, {0, inlined.chain, inlined.begins});
   uint32_t ran = 0;
   for (uint32_t i = inlined.first; i < inlined.first + inlined.count && nodes_->pieces[i].instruction < block.instructions; ++i) {
     const InlinedPiece& piece = nodes_->pieces[i];
     dates_.ran(piece.instruction - ran);
     ran = piece.instruction;
-    move_inlined(node, piece);
+    move_inlined(here.ip, here.function, piece);
   }
   dates_.ran(block.instructions - ran);
 }

@@ -180,23 +180,41 @@ class NothingDecoded(unittest.TestCase):
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "the program is for x86-64")
-class Interrupted(unittest.TestCase):
+class LongInstruction(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.program, self.data = pathlib.Path(self.folder.name) / "interrupted", pathlib.Path(self.folder.name) / "recording"
+        subprocess.run([os.environ.get("CC", "cc"), "-g", "-O1", "-fno-inline", "-fno-optimize-sibling-calls", SOURCE / "tests/cli/programs/interrupted.c", "-o", self.program], check=True)
+
+    def record(self, *options, arguments=()):
+        """Returns the numbers that the program prints, and the functions."""
+        printed = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], *options, "-o", self.data, "--", self.program, *arguments)
+        lines = json_lines(run("functions", "-q", "-i", self.data, "--limit", "0", "--format", "json"))
+        return list(map(int, printed.split())), {line["function"]: line for line in lines[1:]}
+
+    def test_what_leads_to_it_does_not_have_its_time(self):
+        """While it runs, only timing packets come. The branch that leads to it has a packet before."""
+        for options in (("--no-retcomp",), ("--cyc", "--no-retcomp"), ("--mtc-period", "5")):
+            with self.subTest(options=options):
+                (called, jumped, returned, picked), rows = self.record(*options, arguments=["quiet"])
+                self.assertAlmostEqual(rows["fill"]["self_ns"] / (called + jumped + returned), 1, delta=0.1)
+                self.assertAlmostEqual(rows["pick"]["total_ns"] / picked, 1, delta=0.1)
+                self.assertGreater(rows["clear (inlined)"]["self_ns"], 0.45 * picked)  # nothing divides it from the RET after it
+                for other in ("enter", "leap", "back", "fill_uninterrupted", "now_ns"):
+                    self.assertLess(rows[other]["self_ns"], 0.1 * min(called, jumped, returned, picked), other)
+
     def test_an_instruction_that_is_interrupted_has_its_time(self):
         """REP STOSB does not retire until it has filled everything. Between two signals it is all that runs, and only timing packets say so."""
-        with tempfile.TemporaryDirectory() as folder:
-            program, data = pathlib.Path(folder) / "interrupted", pathlib.Path(folder) / "recording"
-            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fno-inline", "-fno-optimize-sibling-calls", SOURCE / "tests/cli/programs/interrupted.c", "-o", program], check=True)
-            for options in ((), ("--cyc",)):
-                with self.subTest(options=options):
-                    printed = run("record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], *options, "-o", data, "--", program)
-                    took, handled = map(int, printed.split())
-                    rows = {line["function"]: line for line in json_lines(run("functions", "-q", "--no-inline", "-i", data, "--limit", "0", "--format", "json"))[1:]}
-                    self.assertGreaterEqual(handled, 3)
-                    self.assertEqual((rows["fill"]["calls"], rows["handler"]["calls"]), (1, handled))
-                    self.assertAlmostEqual(rows["fill"]["total_ns"] / took, 1, delta=0.1)
-                    self.assertGreater(rows["fill"]["self_ns"], 0.7 * took)
-                    for other in ("enter", "handler"):
-                        self.assertLess(rows[other]["self_ns"], 0.15 * took, other)
+        for options in ((), ("--cyc",)):
+            with self.subTest(options=options):
+                (took, handled), rows = self.record(*options)
+                self.assertGreaterEqual(handled, 3)
+                self.assertEqual((rows["fill"]["calls"], rows["handler"]["calls"]), (1, handled))
+                self.assertAlmostEqual(rows["fill"]["total_ns"] / took, 1, delta=0.1)
+                self.assertGreater(rows["fill"]["self_ns"], 0.7 * took)
+                for other in ("enter", "handler"):
+                    self.assertLess(rows[other]["self_ns"], 0.15 * took, other)
 
 
 class OneUnit(unittest.TestCase):

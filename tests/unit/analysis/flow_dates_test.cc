@@ -38,6 +38,16 @@ class Stream {
     dates_.set_flowing(true);
     return *this;
   }
+  /// A call, say.
+  Stream& point() {
+    dates_.add(false);
+    return *this;
+  }
+  /// What ran so far had retired by `time`.
+  Stream& bound(uint64_t time) {
+    dates_.bound(TimeNs{kBase + time});
+    return *this;
+  }
   Stream& stop() {
     dates_.add(false);
     dates_.set_flowing(false);
@@ -184,6 +194,28 @@ TEST(FlowDates, DatesOfALostClockAreEstimates) {
       EXPECT_EQ(stream.estimated(), want) << has_tsc << known;
     }
   }
+}
+
+// Between two packets, code ran that a packet without a time bounds: what came after it took the rest.
+TEST(FlowDates, CodeThatHadRetiredIsNotLaterThanItsBound) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(100).point().run(100).bound(400).point().run(1).point().at(1000);
+  EXPECT_EQ(stream.moments(), (std::vector<uint64_t>{0, 200, 400, 1000}));
+  Stream even({.tick_ns = kTick});
+  even.start().run(100).point().bound(600).run(100).point().bound(600).at(1000);  // the second bound is the stricter one
+  EXPECT_EQ(even.moments(), (std::vector<uint64_t>{0, 300, 600}));
+  Stream several({.tick_ns = kTick});
+  several.start().run(10).bound(100).point().run(10).bound(300).point().run(10).bound(2000).point().run(10).point().at(1000);
+  EXPECT_EQ(several.moments(), (std::vector<uint64_t>{0, 100, 300, 650, 1000}));
+}
+
+// As where a signal's handler returns to an instruction that takes long: all pauses lie before the bound.
+TEST(FlowDates, PausesBeforeABoundAreNotLaterThanIt) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(1000).at(1000).stop().start().run(10).stop().start().bound(1500).run(1).stop().at(kSecond);
+  ASSERT_EQ(stream.moments().size(), 6U);
+  EXPECT_LE(stream.moments()[4], 1500U);
+  EXPECT_LE(stream.moments()[5], 1500U + kTick);
 }
 
 /// Thread 7 leaves its cpu at `out` and comes back at `in`.
