@@ -217,9 +217,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
     return false;
   }
   if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
-  const bool tells_time = state.now.first < candidate.possible.first;  // else its bound is that of the fetch, which is not its moment's
-  state.not_before = std::max(state.not_before, tells_time ? std::min(candidate.possible.first, state.now.last) : state.moment_first);
-  refresh_now(state);
+  begin_with(state, candidate);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
   append(flow, candidate, static_cast<uint16_t>(block_flags_of(candidate.flags) | flags));
   if (!count_silent(flow) || !state.loop.forget_after_choice(state.silent)) {

@@ -165,6 +165,7 @@ class Walker {
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
   /// Sets the time bounds for the next fetch from the head item and `state.not_before`.
   void refresh_now(FlowState& state);
+  void begin_with(FlowState& state, const Candidate& code);
   /// Of a flow that stands for others too: its time no longer begins at the versions that it chose, but at `not_before`.
   void forget_chosen_times(FlowState& state, TimeNs not_before);
   /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then. With

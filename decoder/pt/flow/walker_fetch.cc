@@ -93,6 +93,14 @@ StraightCode* Walker::read_straight(const FlowState& state, SpaceId space) {
   return &(cache_.replace(cache_hash(state.ip, space)) = code);
 }
 
+// The flow runs this code, so it is not earlier than that.
+void Walker::begin_with(FlowState& state, const Candidate& code) {
+  const bool tells_time = state.now.first < code.possible.first;  // else its bound is that of the fetch, which is not its moment's
+  if (!tells_time && state.moment_first <= state.not_before) return;
+  state.not_before = std::max(state.not_before, tells_time ? std::min(code.possible.first, state.now.last) : state.moment_first);
+  refresh_now(state);
+}
+
 // Reads the instruction at the flow's ip, in a survey from candidates_. Returns null if there is not one certain instruction: see `stop`.
 StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   const FlowState& state = flow.state;
@@ -121,6 +129,7 @@ StraightCode* Walker::read_single(Flow& flow, SpaceId space, WalkStop& stop) {
   code.set(single.insn, table_.bytes(code.node).data());
   // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
   code.certain = is_suspect ? state.now : single.certain;
+  if (!surveying_ && !is_suspect && state.moment_first != kTimeMin) begin_with(flow.state, single);
   return &code;
 }
 

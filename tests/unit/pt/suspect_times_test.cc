@@ -13,9 +13,14 @@ namespace {
 
 constexpr uint64_t kLossyLoop = 0x400000;
 
-// "jnz ." in a space of which records were lost from 2000 ns to `end_ns`.
+/// "jnz ." in a space of which records were lost from 2000 ns to `end_ns`.
 struct LossyLoop {
-  explicit LossyLoop(uint64_t end_ns) {
+  uint64_t end_ns = 0;
+  TimeNs since = kTimeMin;  ///< when its code was mapped
+};
+
+struct LossyMachine {
+  explicit LossyMachine(const LossyLoop& loop) {
     TimelineBuilder builder;
     const SpaceId space = builder.add_space();
     const auto code = std::make_shared<std::vector<std::byte>>(64, std::byte{0x90});
@@ -27,8 +32,9 @@ struct LossyLoop {
     section.size_bytes = code->size();
     section.code = {code, Bytes(*code)};
     section.path = "code";
+    section.live = {loop.since, kTimeMax};
     builder.add_section(std::move(section));
-    builder.add_lost_window(space, {TimeNs{2000}, TimeNs{end_ns}});
+    builder.add_lost_window(space, {TimeNs{2000}, TimeNs{loop.end_ns}});
     timeline = builder.build();
     contexts.add_switch(0, kTimeMin, {1, 1, space});
     contexts.sort();
@@ -42,8 +48,8 @@ struct Decoded {
   std::vector<Mark> marks;
 };
 
-Decoded decode(const std::vector<std::byte>& bytes, uint64_t end_ns, bool exact, const std::vector<SyncPoint>* sync_points = nullptr) {
-  const LossyLoop machine(end_ns);
+Decoded decode(const std::vector<std::byte>& bytes, const LossyLoop& loop, bool exact, const std::vector<SyncPoint>* sync_points = nullptr) {
+  const LossyMachine machine(loop);
   DecoderOptions options;
   options.exact_only = exact;
   options.sync_points = sync_points;
@@ -88,8 +94,8 @@ TEST(SuspectTimes, AreTheSameOnBothPaths) {
     for (unsigned more = 0; more < 6; ++more) writer.tnt(0x3f, 6);  // only the first may have begun before the MTC
   }
   for (uint64_t end_ns = 2001; end_ns < 2100; ++end_ns) {
-    const std::vector<bool> exact = decode(bytes, end_ns, true).suspect;
-    EXPECT_EQ(exact, decode(bytes, end_ns, false).suspect) << end_ns;
+    const std::vector<bool> exact = decode(bytes, {end_ns}, true).suspect;
+    EXPECT_EQ(exact, decode(bytes, {end_ns}, false).suspect) << end_ns;
     EXPECT_TRUE(exact.size() == 7164 && !exact.front() && !exact.back());
   }
 }
@@ -104,12 +110,29 @@ TEST(SuspectTimes, AFetchAfterASynchronisationIsEarlierThanWhatItSees) {
   for (unsigned i = 0; i < 50; ++i) writer.tnt(0x3f, 6);
   const std::vector<SyncPoint> sees_lost = {{0, {TimeNs{2001}, kTimeMax}}};
   for (const bool exact : {true, false}) {
-    const Decoded by_clock = decode(bytes, 2500, exact), decoded = decode(bytes, 2500, exact, &sees_lost);
+    const Decoded by_clock = decode(bytes, {2500}, exact), decoded = decode(bytes, {2500}, exact, &sees_lost);
     EXPECT_TRUE(decoded.suspect.front() && decoded.suspect.size() == 600U);
     ASSERT_EQ(decoded.marks.size(), by_clock.marks.size());
     ASSERT_GE(decoded.marks.size(), 2U);
     EXPECT_LE(decoded.marks[0].time.first, TimeNs{1000});
     for (size_t i = 0; i < decoded.marks.size(); ++i) EXPECT_EQ(decoded.marks[i].time, by_clock.marks[i].time) << exact << i;
+  }
+}
+
+TEST(SuspectTimes, CodeDoesNotRunBeforeItIsMapped) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
+  begin_loop(writer);
+  for (unsigned i = 0; i < 50; ++i) writer.tnt(0x3f, 6);
+  writer.mtc(50);  // at 1800 ns
+  for (const bool exact : {true, false}) {
+    const Decoded decoded = decode(bytes, {2001, TimeNs{1500}}, exact);
+    EXPECT_EQ(decoded.suspect.size(), 300U);
+    for (const Mark& mark : decoded.marks) {
+      const bool is_replaced = &mark != &decoded.marks.back() && (&mark)[1].before_block == mark.before_block;
+      if (!is_replaced) EXPECT_EQ(mark.time.first, TimeNs{1500}) << exact;
+    }
+    EXPECT_FALSE(decoded.marks.empty());
   }
 }
 
