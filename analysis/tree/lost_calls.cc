@@ -75,7 +75,7 @@ void CallTree::State::take_window(Now& now) {
   if (fibres != nullptr) (void)lose_fibre(now, Off::paused);
 }
 
-// The return goes where a given-up call was awaited: its callers are open again.
+// The return goes where a given-up call was awaited: its callers are open again, as they were entered.
 bool CallTree::State::take_up(Now& now) {
   std::vector<Frame>& old = now.stack.given_up;
   const auto awaits = [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; };
@@ -86,8 +86,9 @@ bool CallTree::State::take_up(Now& now) {
   old.clear();
   for (size_t i = 0; i + 1 < found; ++i) {
     const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
-    Frame& again = enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart | untraced);
+    Frame& again = enter(now, frames[i].kind, frames[i].function, frames[i].return_to, kCallNoStart | untraced, frames[i].by_jump);
     again.kernel = frames[i].kernel;
+    again.role = frames[i].role;
     again.landing = frames[i].landing;
     if (frames[i].inlined != kNotInlined) enter_inlined(now, frames[i].inlined, 0, kCallNoStart);
   }

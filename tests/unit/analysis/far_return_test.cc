@@ -11,8 +11,8 @@ namespace ptd {
 namespace far_returns {
 
 constexpr uint64_t kKernelText = 0xffffffff81000000;
-constexpr FunctionId kMain = 0, kF = 1, kG = 2;
-constexpr const char* kNames[] = {"main", "f", "g"};
+constexpr FunctionId kMain = 0, kF = 1, kG = 2, kHandler = 3;
+constexpr const char* kNames[] = {"main", "f", "g", "handler"};
 constexpr uint8_t kStart = kFlowEntry | kFlowNamed;
 
 /// Writes the tree: "f(" where a call begins, ")" where it ends, "?" if its start was not seen, "=" if it was entered by a jump.
@@ -21,6 +21,15 @@ class Program {
   explicit Program(uint64_t start = 0x1000) { add({.kind = FlowKind::begin, .flags = kStart, .function = kMain, .to = Ip{start}}); }
   void call(FunctionId function, uint64_t return_to) {
     add({.kind = FlowKind::call, .flags = kStart, .function = function, .to = Ip{0x2000}, .return_to = Ip{return_to}});
+  }
+  /// Enters the kernel in `function`.
+  void system_call(FunctionId function, uint64_t return_to) {
+    add({.kind = FlowKind::call, .flags = kStart | kFlowFar, .function = function, .to = Ip{kKernelText}, .return_to = Ip{return_to}});
+  }
+  /// The flow is lost, and resumes.
+  void lose(uint64_t at, FunctionId into) {
+    add({.kind = FlowKind::gap});
+    add({.kind = FlowKind::begin, .flags = kFlowNamed, .function = into, .to = Ip{at}});
   }
   void ret(uint64_t to, FunctionId into) { add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = into, .to = Ip{to}, .return_to = Ip{0x2ff1}}); }
   void far_return(uint64_t to, FunctionId into, uint8_t flags = kFlowNamed, uint64_t next = 0x2ff2) {
@@ -125,6 +134,22 @@ TEST(FarReturn, OfTheKernelEndsCallsWhoseStartWasNotSeen) {
   program.call(kF, kKernelText + 0x10);
   program.far_return(0x3010, kG, kFlowNamed, kKernelText + 0x100);
   EXPECT_EQ(program.end(), "main(f() ) ?g()x ");
+}
+
+// What a return after a gap leads back to is the system call that it was, and a signal's handler begins where that returns.
+TEST(FarReturn, OfASystemCallThatWasTakenUpAfterAGap) {
+  for (const bool gap : {false, true}) {
+    Program program;
+    program.system_call(kF, 0x1010);
+    program.call(kG, kKernelText + 0x20);
+    if (gap) program.lose(kKernelText + 0x500, kG);
+    program.ret(kKernelText + 0x20, kF);
+    program.far_return(0x9000, kHandler, kStart, kKernelText + 0x40);
+    program.system_call(kF, 0x9010);
+    program.far_return(0x1010, kMain, kFlowNamed, kKernelText + 0x40);
+    const std::string handled = " !handler(f() ) )x ";
+    EXPECT_EQ(program.end(), gap ? "main(f(g()x )x )x ?g() ?main(?f()" + handled : "main(f(g() )" + handled);
+  }
 }
 
 }  // namespace far_returns
