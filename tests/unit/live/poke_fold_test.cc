@@ -156,6 +156,30 @@ TEST(PokeFold, TheLastPokeOfEachPlaceStaysIfThereAreTooMany) {
             (std::vector<uint64_t>{2, 4, 5}));
 }
 
+// What was replaced must show: the old bytes of the first poke that stays are not those of the code before it.
+TEST(PokeFold, CodeThatIsAsBeforeAgainHasNotStayedSo) {
+  std::vector<Payload> fed;
+  for (uint64_t count = 1; count < 8; ++count) {
+    fed.push_back(poke(kSlots, filled(5, count % 2 == 1 ? 1 : 2), filled(5, count % 2 == 1 ? 2 : 1)));
+    const std::vector<uint64_t> first_and_last = {count - 1, count};
+    EXPECT_EQ(times_when_full(fed), count == 1 || count % 2 == 0 ? std::vector<uint64_t>{count} : first_and_last) << count;
+  }
+  LossFold losses;
+  PokeFold pokes(losses);  // the same, when it was full before
+  const std::vector<std::byte> filler = bytes_of(poke(kSlots + 0x10000, filled(5, 1), filled(5, 1)), 1000);
+  for (uint64_t time = 1; time < 8; ++time) {
+    pokes.take(bytes_of(fed[time - 1], time), 1);
+    for (uint64_t bytes = 0; bytes <= PokeFold::kMaxBytes; bytes += filler.size()) pokes.take(filler, 1);
+    std::vector<uint64_t> times;
+    pokes.each([&](uint16_t, const std::vector<std::byte>& record) {
+      if (trailer_time(record) < 8) times.push_back(trailer_time(record));
+    });
+    std::ranges::sort(times);
+    const std::vector<uint64_t> first_and_last = {time - 1, time};
+    EXPECT_EQ(times, time == 1 || time % 2 == 0 ? std::vector<uint64_t>{time} : first_and_last) << time;
+  }
+}
+
 // Readers need the record that created the code: without it, the code would be older.
 TEST(PokeFold, ACreationStaysUntilTheCodeGoes) {
   std::vector<Payload> fed = {poke(kSlots, {}, filled(16, 1)), poke(kSlots, filled(16, 1), filled(16, 2)), poke(kSlots, filled(16, 2), filled(16, 3))};
