@@ -78,7 +78,10 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
   CallMoment moment{step.kind == CallStepKind::enter, (step.flags & kCallNoStart) == 0, step.function, CallPaths::kRoot, step.start, step.time, step.self_instructions};
   const bool inside = in_interrupt(state, step), cut = (step.flags & kCallCut) != 0;
   state.cut = cut && (inside || state.cut);
-  if (inside) return;
+  if (inside) {
+    if (moment.enters && step.frame == FrameKind::interrupt) ++sequence.interrupts;
+    return;
+  }
   if (moment.enters) {
     open_.take(step);
     moment.path = open_.current(step.thread).path;

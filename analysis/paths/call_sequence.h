@@ -30,12 +30,13 @@ struct CallMoment {
   uint64_t instructions = 0;         ///< an end: of the function itself
 };
 
-/// The moments of one thread without those in interrupts, which come when they come. They go on where the stack of calls was abandoned and the flow is
+/// The moments of one thread without those in interrupts and handlers of signals, which come when they come. They go on where the stack of calls was abandoned and the flow is
 /// known: what runs then is called by nothing.
 struct CallSequence {
   std::string comm;  ///< the thread's name at its first moment
   int32_t tid = -1;
   uint64_t moments = 0;
+  uint64_t interrupts = 0;  ///< that were left out
   std::vector<uint64_t> calls, instructions;  ///< hash of all moments up to the end of each piece, without and with numbers of instructions
   CallLoss loss = CallLoss::none;  ///< why there are no later moments: flow was lost, or calls were abandoned in an interrupt
   TimeNs lost = kTimeMin;          ///< when

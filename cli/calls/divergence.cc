@@ -148,6 +148,13 @@ void print_heading(const std::array<RunSide, 2>& sides, const std::vector<Thread
   for (size_t side = 0; side < sides.size(); ++side) out.write(untimed_text(side, *sides[side].input));
   out.write(fmt::format("{}: {} the same, {} not{}\n", counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - differences.size(),
                         different, in_part == 0 ? "" : fmt::format(", {} compared in part", in_part)));
+  std::array<uint64_t, 2> interrupts{};
+  for (const ThreadPair& pair : pairs) {
+    interrupts[0] += sides[0].thread(pair.a).interrupts;
+    interrupts[1] += sides[1].thread(pair.b).interrupts;
+  }
+  if (interrupts != std::array<uint64_t, 2>{})
+    out.write(fmt::format("interrupts and handlers of signals, which are not compared: {} in A, {} in B\n", interrupts[0], interrupts[1]));
   for (size_t side = 0; side < sides.size(); ++side) {
     std::vector<bool> has_partner(sides[side].sequences->threads().size());
     for (const ThreadPair& pair : pairs) has_partner[side == 0 ? pair.a : pair.b] = true;
