@@ -180,7 +180,7 @@ void CallTree::State::replace(Now& now, uint8_t flags) {
   leave(now, 0);
   const bool boundary = is_boundary(frame.kind);
   const auto kept = static_cast<uint8_t>(frame.flags & kCallBreakpoint);
-  Frame& next = enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary);
+  Frame& next = enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, FrameKind::tail);
   next.role = frame.role;
   next.landing = frame.landing;
   next.began = frame.began != kNoFunction ? frame.began : frame.function;
@@ -554,7 +554,7 @@ void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
     Now now{step, index, stack, thread, out};
     for (const Frame& frame : frames) {
       const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
-      Frame& again = enter(now, frame.kind, frame.function, frame.return_to, flags, frame.by_jump);
+      Frame& again = enter(now, frame.kind, frame.function, frame.return_to, flags, frame.listed);
       again.kernel = frame.kernel;
       again.role = frame.role;
       again.landing = frame.landing;

@@ -52,7 +52,7 @@ struct CallTree::State {
     using Open::Open;
     FrameKind kind = FrameKind::call;
     bool kernel = false;   ///< its code is in the kernel half of the address space
-    bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
+    FrameKind listed = FrameKind::call;  ///< the kind that steps have: tail for what an interrupt's handler went on in, root if its start is not known
     Role role = Role::plain;
     InlineId inlined = kNotInlined;  ///< Stack::inner has each function of this chain
     int32_t landing = 0;             ///< FlowStep::landing of the call
@@ -129,7 +129,7 @@ struct CallTree::State {
   void change_half(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
-  Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
+  Frame& enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, std::optional<FrameKind> listed = {});
   void leave(Now& now, uint8_t flags);
   CallStep& put(Now& now, const Open& call, CallStepKind kind, FrameKind frame, uint8_t flags) const;
   void put_enter(Now& now, const Open& call, FrameKind kind);
@@ -314,21 +314,21 @@ inline void CallTree::State::follow_inlined(Now& now) {
   if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
 }
 
-inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
+inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, std::optional<FrameKind> listed) {
   Stack& stack = now.stack;
   Frame& frame = stack.frames.emplace_back(now, function, flags);
   frame.kind = kind;
-  frame.by_jump = by_jump;
+  frame.listed = listed.value_or(kind);
   frame.return_to = return_to;
   frame.kernel = is_kernel_half(now.step.to);
-  put_enter(now, frame, by_jump ? FrameKind::tail : kind);
+  put_enter(now, frame, frame.listed);
   return frame;
 }
 
 inline void CallTree::State::leave(Now& now, uint8_t flags) {
   if (now.stack.frames.back().inlined != kNotInlined) leave_inlined(now, kNotInlined, flags);
   const Frame& frame = now.stack.frames.back();
-  put_leave(now, frame, frame.by_jump ? FrameKind::tail : frame.kind, flags);
+  put_leave(now, frame, frame.listed, flags);
   now.stack.frames.pop_back();
 }
 

@@ -86,7 +86,7 @@ bool CallTree::State::take_up(Now& now) {
   old.clear();
   for (size_t i = 0; i + 1 < found; ++i) {
     const auto untraced = static_cast<uint8_t>(frames[i].flags & kCallUntraced);
-    Frame& again = enter(now, frames[i].kind, frames[i].function, frames[i].return_to, kCallNoStart | untraced, frames[i].by_jump);
+    Frame& again = enter(now, frames[i].kind, frames[i].function, frames[i].return_to, kCallNoStart | untraced, FrameKind::root);
     again.kernel = frames[i].kernel;
     again.role = frames[i].role;
     again.landing = frames[i].landing;
