@@ -133,14 +133,27 @@ RunResult ReplayRun::at_end() {
   const auto last = cursor_->previous_place();
   while (cursor_->enter_previous()) {
     if (cursor_->item().kind == FlowItem::blocks) {
-      const uint32_t block = cursor_->insn_index() != 0 ? cursor_->block_index() : cursor_->block_index() - 1;
-      const uint32_t insn = cursor_->insn_index() != 0 ? cursor_->insn_index() - 1 : cursor_->info(block).instructions - 1U;
-      cursor_->set_backward(block, insn);
+      step_back();
       break;
     }
     cursor_->leave_backward();
   }
   return {StopReason::edge, last ? last->thread : kNoThread};
+}
+
+// Moves before the previous instruction of the current blocks.
+void ReplayRun::step_back() {
+  const uint32_t block = cursor_->insn_index() != 0 ? cursor_->block_index() : cursor_->block_index() - 1;
+  const uint32_t insn = cursor_->insn_index() != 0 ? cursor_->insn_index() - 1 : cursor_->info(block).instructions - 1U;
+  cursor_->set_backward(block, insn);
+}
+
+// Backward, into the flow of an earlier program. Its last instruction becomes the next one, so that everything that is read belongs to that program.
+RunResult ReplayRun::leave_space() {
+  const ThreadKey thread = cursor_->thread();
+  const bool steps = request_.step == thread || request_.step == kAnyThread;
+  step_back();
+  return {gap_behind_ ? StopReason::gap : steps ? StopReason::stepped : StopReason::space, thread};
 }
 
 // Gaps without an instruction between them are one stop.
@@ -293,7 +306,7 @@ RunResult ReplayRun::backward() {
     const ThreadKey thread = cursor_->thread();
     // Not before the item but where the position was.
     if (!request_.times.empty() && passes_time()) return cursor_->step_out(), RunResult{StopReason::time, thread};
-    if (leaves_space()) return cursor_->step_out(), RunResult{StopReason::space, thread};
+    if (leaves_space()) return leave_space();
     switch (cursor_->item().kind) {
       case FlowItem::blocks:
         if (const auto stop = backward_blocks(budget)) return *stop;

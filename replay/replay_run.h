@@ -35,7 +35,7 @@ enum class StopReason : uint8_t {
   breakpoint,  ///< before the instruction at a breakpoint
   gap,         ///< the flow was lost here
   time,        ///< a chosen time was passed
-  space,       ///< before flow of another user space: the process has executed a program, or, backward, has not yet
+  space,       ///< before flow of another user space: the process has executed a program. Backward: before the last instruction that ran earlier
   edge,        ///< the end of the recording, or its beginning
 };
 
@@ -85,6 +85,8 @@ class ReplayRun {
   std::optional<RunResult> forward_blocks(uint64_t& budget);
   std::optional<RunResult> backward_blocks(uint64_t& budget);
   RunResult at_end();
+  void step_back();
+  RunResult leave_space();
   RunResult after_gap(ThreadKey thread);
   RunResult after_step(ThreadKey thread);
   void pass_gap();

@@ -299,8 +299,7 @@ std::optional<std::string> GdbServer::resume(bool backward, Resumed resumed) {
   if (other) session_.set_current(resumed_.step > kNoThread ? resumed_.step : resumed_.only.front());
   if (auto held = std::exchange(held_, std::nullopt); held && backward == backward_) {
     if (other) held->reason = StopReason::stepped;
-    report(*held);
-    return std::nullopt;
+    if (ends_after_exec(*held)) return report(*held), std::nullopt;
   }
   // GDB selects another thread at a stop only. Signal 0: it takes the signal of a step for the end of the step.
   if (std::exchange(arrives_, false) && resumed_.step != kNoThread) return stop_reply("00", "");
@@ -335,21 +334,31 @@ void GdbServer::stop(const RunResult& result) {
   if (!follow_program(result)) report(result);
 }
 
+// GDB inserts the breakpoints of a program after its exec event: one at the next instruction ends the run, and backward, a step ends there.
+bool GdbServer::ends_after_exec(RunResult& held) {
+  if (held.reason != StopReason::space) return true;
+  const auto place = session_.cursor().next_place();
+  if (!place || !is_resumed(place->thread)) return false;
+  if (backward_ && (resumed_.step == place->thread || resumed_.step == kAnyThread)) held.reason = StopReason::stepped;
+  else if (session_.run().breaks().contains(place->ip)) held.reason = StopReason::breakpoint;
+  return held.reason != StopReason::space;
+}
+
 // An exec event makes GDB read the symbols of the process's program, and resume. Returns whether it, or a run that goes on, replaces the stop.
 bool GdbServer::follow_program(const RunResult& result) {
   const bool passed = result.reason != StopReason::space;
-  const auto place = passed ? session_.place_of(session_.current()) : backward_ ? session_.cursor().previous_place() : session_.cursor().next_place();
+  const auto place = passed ? session_.place_of(session_.current()) : session_.cursor().next_place();
   if (!follows_programs_ || !place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace) return false;
   program_space_ = place->space;
   program_ = session_.image_at(*place).program();
-  if (passed) held_ = result;
+  held_ = result;
   // Without a file GDB keeps the names that it has; the run went no further than this.
   if (program_.empty()) {
     const std::string line = "thread " + std::to_string(place->thread) + " executes another program, whose file is not at hand: load its names with 'monitor symbols'\n";
     send("O" + to_hex(line));
+    if (!passed) return resume(backward_, resumed_), true;
     held_.reset();
-    if (passed) return false;
-    return resume(backward_, resumed_), true;
+    return false;
   }
   send(stop_reply("05", "exec:" + to_hex(program_) + ";"));
   return true;

@@ -91,6 +91,7 @@ class GdbServer {
   void stop(const RunResult& result);
   void report(const RunResult& result);
   bool follow_program(const RunResult& result);
+  bool ends_after_exec(RunResult& held);
   void warn_of_program();
   std::string stop_reply(const char* signal, const std::string& reason);
   [[nodiscard]] ThreadKey chosen(int64_t id) const;
@@ -115,7 +116,7 @@ class GdbServer {
   SpaceId program_space_ = kNoSpace;
   std::string program_;
   bool follows_programs_ = false, one_process_ = false;
-  std::optional<RunResult> held_;  // a stop that is reported after the exec event
+  std::optional<RunResult> held_;  // the stop that the exec event replaced
   std::set<std::pair<char, uint64_t>> breakpoints_;  // type '0' or '1', address
   size_t listed_ = 0;                                // threads sent so far
   std::string document_name_, document_;             // the last one transferred

@@ -8,12 +8,12 @@ def framed(text):
 
 
 class Client:
-    def __init__(self, *words, ptdecode):
+    def __init__(self, *words, ptdecode, features=""):
         self.process = subprocess.Popen([ptdecode, "replay", "--gdb", "-q", *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.rest = b""
         self.console = ""
-        self.features = self.ask("qSupported:swbreak+;hwbreak+;vContSupported+").split(";")
+        self.features = self.ask("qSupported:swbreak+;hwbreak+;vContSupported+;" + features).split(";")
         assert self.ask("QStartNoAckMode") == "OK"
 
     def __enter__(self):
