@@ -28,12 +28,6 @@ namespace ptd {
   return clock;
 }
 
-/// Returns whether a segment is the first of another snapshot or AUX sample, before which other code may have run. The trace of a CoreSight cpu stops and
-/// starts with the events that record it.
-[[nodiscard]] inline bool begins_window(const Recording& recording, uint32_t stream, const AuxSegment& segment) {
-  return segment.break_before == AuxBreak::snapshot && recording.arm_config(stream) == nullptr;
-}
-
 /// Returns until when a stream's last pause lasts. The bound of a stream of AUX samples is later than the last sample by the time that its handler may take.
 [[nodiscard]] inline TimeNs end_of_flow(const Recording& recording, uint32_t stream) {
   const TimeNs end = recording.streams()[stream].time.last;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "replay/text.h"
+#include "replay/window_edge.h"
 
 namespace ptd::replay {
 
@@ -60,12 +61,15 @@ std::vector<BranchBlock> branch_trace(const ReplayCursor& cursor, ThreadKey thre
   Blocks blocks(next->ip);
   SameCode same(memory, *next);
   ReplayCursor back(cursor);
+  WindowEdge edge;
+  edge.reach(next->stream);
   for (size_t items = 0; items < kMostItems && back.enter_previous(); ++items) {
-    if (back.thread() != thread) {
+    if (back.item().is_window && edge.pass(back.stream())) break;
+    if (back.item().is_window || back.thread() != thread) {
       back.leave_backward();
       continue;
     }
-    if (back.item().kind == FlowItem::gap) break;
+    if (back.item().kind == FlowItem::gap || edge.reach(back.stream())) break;
     if (back.item().kind != FlowItem::blocks) {
       back.leave_backward();
       continue;

@@ -48,39 +48,43 @@ bool CallMoves::sets_up_frame(const BlockInfo& block, const Line& line, SpaceId 
 
 // The part of the flow before the position
 
-CallMoves::Window CallMoves::window_of(ThreadKey thread) {
-  Window window{session_->cursor(), 0, false};
-  const auto next = session_->cursor().next_place(thread);
-  ReplayCursor& back = window.start;
-  for (uint64_t budget = kWindowBlocks; budget != 0; --budget) {
-    if (++looked_ % (kCheckedBlocks / 16) == 0 && is_interrupted()) break;
+// Moves the start, which is the position, back to the last gap.
+void CallMoves::go_back(Past& past, ThreadKey thread) {
+  using Why = MoveResult::Why;
+  const auto next = past.start.next_place(thread);
+  WindowEdge edge;
+  if (next) edge.reach(next->stream);
+  ReplayCursor& back = past.start;
+  for (uint64_t budget = kPastBlocks; budget != 0; --budget) {
+    if (++looked_ % (kCheckedBlocks / 16) == 0 && is_interrupted()) return;
     if (!back.enter_previous()) {
-      window.is_whole = true;
-      break;
+      past.before = Why::edge;
+      return;
     }
-    const bool own = back.thread() == thread;
+    const bool is_window = back.item().is_window, own = !is_window && back.thread() == thread;
     const bool is_gap = back.item().kind == FlowItem::gap;
-    if (own && (is_gap || (next && back.item().space != next->space))) {
-      back.step_out();
-      break;
+    if (is_window ? edge.pass(back.stream()) : own && edge.reach(back.stream())) {
+      past.before = Why::window;
+      return back.step_out();
     }
+    if (own && (is_gap || (next && back.item().space != next->space))) return back.step_out();
     if (back.item().kind != FlowItem::blocks) {
       back.leave_backward();
       continue;
     }
     if (own) {
-      for (uint32_t block = 0; block < back.block_index(); ++block) window.instructions += back.info(block).instructions;
-      window.instructions += back.insn_index();
+      for (uint32_t block = 0; block < back.block_index(); ++block) past.instructions += back.info(block).instructions;
+      past.instructions += back.insn_index();
       budget -= std::min<uint64_t>(budget - 1, back.block_index());
     }
     back.set_backward(0, 0);
   }
-  return window;
 }
 
-void CallMoves::note_piece(ThreadWalk& walk, Past& past) {
+void CallMoves::note_piece(Past& past) {
+  ThreadWalk& walk = past.walk;
   const ReplayPlace place = walk.place();
-  const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(walk.left(), past.window.instructions - walk.passed()));
+  const uint32_t count = static_cast<uint32_t>(std::min<uint64_t>(walk.left(), past.instructions - walk.passed()));
   const size_t depth = walk.stack().depth();
   const uint64_t frame = frame_of(walk.stack());
   if (past.pieces.size() == kMostPieces) past.pieces.pop_front();
@@ -98,16 +102,28 @@ void CallMoves::note_piece(ThreadWalk& walk, Past& past) {
 
 CallMoves::Past CallMoves::past_of(ThreadKey thread) {
   stopped_ = false;
-  Past past{window_of(thread), session_->cursor(), {}, {}, {}, {}};
-  ThreadWalk walk(past.window.start, thread, functions_);
-  uint64_t budget = ~uint64_t{0};  // the window is bounded
-  while (walk.passed() < past.window.instructions && walk.enter(budget) == ThreadWalk::Item::piece) note_piece(walk, past);
-  // The branch before the position leads to the thread's next instruction, if that is near.
-  ThreadWalk ahead(walk);
+  using Item = ThreadWalk::Item;
+  using Why = MoveResult::Why;
+  const auto from = [&](const ReplayCursor& start) { return Past{start, ThreadWalk(start, thread, functions_), 0, Why::gap, {}, {}, {}}; };
+  Past past = from(session_->cursor());
+  go_back(past, thread);
+  past.walk = ThreadWalk(past.start, thread, functions_);
+  uint64_t budget = ~uint64_t{0};  // the past is bounded
+  while (past.walk.passed() < past.instructions && past.walk.enter(budget) == Item::piece) note_piece(past);
+  // The branch before the position leads to the thread's next instruction, if that is near. If it comes after a gap, nothing before it is connected.
+  ThreadWalk ahead(past.walk);
   uint64_t near = kNearBlocks;
-  const ThreadWalk& there = ahead.enter(near) == ThreadWalk::Item::budget ? walk : ahead;
-  past.stack = there.stack();
-  past.position = there.cursor();
+  for (Item item = ahead.enter(near); item != Item::budget; item = ahead.enter(near)) {
+    const bool is_gap = item == Item::gap || item == Item::window;
+    if (is_gap) {
+      ahead.leave_gap();
+      past = from(ahead.cursor());
+      past.before = item == Item::gap ? Why::gap : Why::window;
+    }
+    past.walk = ahead;
+    if (!is_gap) break;
+  }
+  (void)past.walk.take_return_below();
   return past;
 }
 
@@ -116,9 +132,9 @@ Backtrace CallMoves::backtrace(ThreadKey thread) {
   const auto next = session_->cursor().next_place(thread);
   if (!next) return trace;
   const Past past = past_of(thread);
-  trace.is_whole = past.window.is_whole;
+  trace.is_whole = past.before == MoveResult::Why::edge;
   CallFrame frame{next->ip, {}, false};
-  const std::vector<OpenCall>& calls = past.stack.calls();
+  const std::vector<OpenCall>& calls = past.walk.stack().calls();
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
     frame.entry = call->entry;
     trace.frames.push_back(frame);
@@ -165,19 +181,18 @@ ThreadWalk::Item CallMoves::enter(ThreadWalk& walk, uint64_t& budget) {
 template <typename Decide>
 MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
   using Why = MoveResult::Why;
-  const Past past = past_of(thread);
+  ThreadWalk walk = past_of(thread).walk;
   if (stopped_) return {Why::budget};
-  ThreadWalk walk(past.position, thread, functions_, past.stack);
   BreakSet& breaks = session_->run().breaks();
   uint64_t budget = kMostBlocks;
   for (bool is_first = true;; is_first = false) {
     const ThreadWalk::Item item = enter(walk, budget);
-    if (item == ThreadWalk::Item::gap) walk.leave_gap();
+    if (item == ThreadWalk::Item::gap || item == ThreadWalk::Item::window) walk.leave_gap();
     if (item != ThreadWalk::Item::piece) {
       take(walk.cursor(), thread);
       uint64_t ahead = kMostBlocks;
       if (item == ThreadWalk::Item::end || enter(walk, ahead) == ThreadWalk::Item::end) return to_end(thread);
-      return {item == ThreadWalk::Item::gap ? Why::gap : Why::budget};
+      return {item == ThreadWalk::Item::gap ? Why::gap : item == ThreadWalk::Item::window ? Why::window : Why::budget};
     }
     const ReplayPlace place = walk.place();
     const Decision decision = decide(walk, place, is_first);
@@ -258,7 +273,7 @@ MoveResult CallMoves::go_to(const Past& past, ThreadKey thread, uint64_t instruc
   using Why = MoveResult::Why;
   const bool breaks = past.breakpoint && *past.breakpoint >= instructions;
   if (breaks) instructions = *past.breakpoint;
-  ThreadWalk walk(past.window.start, thread, functions_);
+  ThreadWalk walk(past.start, thread, functions_);
   uint64_t budget = ~uint64_t{0};
   while (walk.enter(budget) == ThreadWalk::Item::piece && walk.passed() < instructions)
     walk.pass(static_cast<uint32_t>(std::min<uint64_t>(walk.left(), instructions - walk.passed())));
@@ -268,11 +283,11 @@ MoveResult CallMoves::go_to(const Past& past, ThreadKey thread, uint64_t instruc
 
 // The instructions passed before the first one of the previous line.
 std::optional<uint64_t> CallMoves::line_start(const Past& past, bool into) {
-  uint64_t frame = frame_of(past.stack);
-  size_t depth = past.stack.depth();
+  uint64_t frame = frame_of(past.walk.stack());
+  size_t depth = past.walk.stack().depth();
   std::optional<uint64_t> start;
   Line line;
-  ReplayCursor offsets(past.window.start);
+  ReplayCursor offsets(past.start);
   for (auto piece = past.pieces.rbegin(); piece != past.pieces.rend(); ++piece) {
     if (start || !into) {
       if (piece->depth > depth) continue;
@@ -299,21 +314,23 @@ std::optional<uint64_t> CallMoves::line_start(const Past& past, bool into) {
 
 MoveResult CallMoves::reverse_next(ThreadKey thread, MoveUnit unit, bool into) {
   const Past past = past_of(thread);
-  if (past.window.instructions == 0) return {past.window.is_whole ? MoveResult::Why::edge : MoveResult::Why::gap};
+  if (past.instructions == 0) return {past.before};
   if (unit == MoveUnit::line) {
     if (const auto start = line_start(past, into)) return go_to(past, thread, *start);
   }
-  const size_t depth = past.stack.depth();
-  if (into) return go_to(past, thread, past.window.instructions - 1);
-  if (depth < past.last.size() && past.last[depth].frame == frame_of(past.stack)) return go_to(past, thread, past.last[depth].at);
-  if (depth == 0 || past.stack.calls().back().at == 0) return {MoveResult::Why::unknown};
-  return go_to(past, thread, past.stack.calls().back().at - 1);
+  const CallStack& stack = past.walk.stack();
+  const size_t depth = stack.depth();
+  if (into) return go_to(past, thread, past.instructions - 1);
+  if (depth < past.last.size() && past.last[depth].frame == frame_of(stack)) return go_to(past, thread, past.last[depth].at);
+  if (depth == 0 || stack.calls().back().at == 0) return {MoveResult::Why::unknown};
+  return go_to(past, thread, stack.calls().back().at - 1);
 }
 
 MoveResult CallMoves::reverse_finish(ThreadKey thread) {
   const Past past = past_of(thread);
-  if (past.stack.depth() == 0 || past.stack.calls().back().at == 0) return {MoveResult::Why::unknown};
-  return go_to(past, thread, past.stack.calls().back().at - 1);
+  const CallStack& stack = past.walk.stack();
+  if (stack.depth() == 0 || stack.calls().back().at == 0) return {MoveResult::Why::unknown};
+  return go_to(past, thread, stack.calls().back().at - 1);
 }
 
 }  // namespace ptd::replay

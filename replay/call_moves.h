@@ -40,6 +40,7 @@ struct MoveResult {
     done,
     breakpoint,
     gap,     ///< the flow is lost here; the position is after the gap
+    window,  ///< another snapshot or AUX sample begins here; the position is after the edge
     edge,    ///< the end of the recording, or the beginning
     budget,  ///< enough was looked at, or the move was interrupted; another call goes on from the position
     unknown, ///< nothing is known of the caller; the position has not moved
@@ -48,11 +49,11 @@ struct MoveResult {
 };
 
 /// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move. A move looks at most at
-/// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kWindowBlocks blocks before the position, back to the last gap of the
-/// thread. Not thread-safe. The session must outlive it.
+/// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kPastBlocks blocks before the position, back to the last gap of the
+/// thread or the last edge of a window of trace. Not thread-safe. The session must outlive it.
 class CallMoves {
  public:
-  static constexpr uint64_t kMostBlocks = 1U << 26, kWindowBlocks = 1U << 22;
+  static constexpr uint64_t kMostBlocks = 1U << 26, kPastBlocks = 1U << 22;
 
   explicit CallMoves(ReplaySession& session) : session_(&session), functions_(session.recording().symbolizer()) {}
 
@@ -80,12 +81,6 @@ class CallMoves {
   const Line& line_of(SpaceId space, Ip ip, TimeNs when);
 
  private:
-  /// A part of the flow before the position.
-  struct Window {
-    ReplayCursor start;
-    uint64_t instructions = 0;  ///< of the thread, up to the position
-    bool is_whole = false;
-  };
   /// Instructions of a block that were executed in a row, in one call of a function.
   struct Piece {
     uint64_t at = 0;     ///< instructions passed before it
@@ -100,10 +95,12 @@ class CallMoves {
   struct Last {
     uint64_t frame = 0, at = 0;
   };
+  /// The flow before the position, as far back as it is connected.
   struct Past {
-    Window window;
-    ReplayCursor position;               ///< after the events that precede the next instruction
-    CallStack stack;                     ///< there
+    ReplayCursor start;
+    ThreadWalk walk;                     ///< at the thread's next instruction, after the events that precede it
+    uint64_t instructions = 0;           ///< of the thread, up to the position
+    MoveResult::Why before = MoveResult::Why::gap;  ///< the start: a gap (or more than was looked at), the edge of a window, the beginning of the recording
     std::deque<Piece> pieces;            ///< the last ones before it, oldest first; at most kMostPieces
     std::vector<Last> last;              ///< by depth
     std::optional<uint64_t> breakpoint;  ///< instructions passed before the last breakpoint
@@ -113,9 +110,9 @@ class CallMoves {
   static constexpr uint64_t kCheckedBlocks = 1U << 14;  // between two looks at interrupted_
   static uint64_t frame_of(const CallStack& stack) { return stack.number(stack.depth()); }
   bool sets_up_frame(const BlockInfo& block, const Line& line, SpaceId space, Ip ip, TimeNs when);
-  [[nodiscard]] Window window_of(ThreadKey thread);
+  void go_back(Past& past, ThreadKey thread);
   Past past_of(ThreadKey thread);
-  void note_piece(ThreadWalk& walk, Past& past);
+  void note_piece(Past& past);
   std::optional<uint64_t> line_start(const Past& past, bool into);
   /// Moves to where the thread has executed so many instructions since the window's start, or to a later breakpoint.
   MoveResult go_to(const Past& past, ThreadKey thread, uint64_t instructions);

@@ -19,6 +19,7 @@ struct PageStore::Decode {
   std::vector<std::byte> scratch;
   AuxSegment segment;
   bool is_open = false;       ///< `segment` has more pages
+  bool is_window = false;     ///< `segment` begins a window, whose edge is not in a page yet
   uint32_t next_number = 0;   ///< of the next page
   TimeNs latest;              ///< no time of the segment is later
   FlowCursor cursor;
@@ -27,6 +28,7 @@ struct PageStore::Decode {
 
   bool open(const Recording& recording, uint32_t stream, uint64_t offset);
   PagePtr fill(uint32_t stream);
+  void add_edge(Page& page, Stretch next);
   void add(Page& page);
 };
 
@@ -35,6 +37,7 @@ bool PageStore::Decode::open(const Recording& recording, uint32_t stream, uint64
   uint64_t at = offset;
   is_open = recording.next_segment(stream, at, segment, scratch);
   if (!is_open) return false;
+  is_window = begins_window(recording, stream, segment);
   const RecordingData& data = data_of(recording);
   const auto after = data.indexes[stream].next(at);
   latest = std::max(segment.time.first, after ? data.indexes[stream].time_of(*after, data.timing).first : segment.time.last);
@@ -45,6 +48,13 @@ bool PageStore::Decode::open(const Recording& recording, uint32_t stream, uint64
   return true;
 }
 
+void PageStore::Decode::add_edge(Page& page, Stretch next) {
+  next.kind = FlowItem::gap;
+  next.is_window = true;
+  page.stretches.push_back(next);
+  is_window = false;
+}
+
 void PageStore::Decode::add(Page& page) {
   cursor.begin(batch);
   for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
@@ -52,6 +62,7 @@ void PageStore::Decode::add(Page& page) {
     const Mark& context = cursor.context();
     const int32_t tid = context.tid == -1 ? segment.tid : context.tid;
     Stretch stretch{item, 0, 1, std::clamp(cursor.now(), segment.time.first, latest), context.pid, tid, context.space};
+    if (is_window) add_edge(page, stretch);
     if (item == FlowItem::blocks) {
       const std::span<const Block> blocks = cursor.blocks();
       stretch.first = static_cast<uint32_t>(page.blocks.size());
@@ -80,6 +91,7 @@ PagePtr PageStore::Decode::fill(uint32_t stream) {
     add(*page);
   }
   page->is_last = !is_open;
+  if (page->is_last && is_window) add_edge(*page, {FlowItem::gap, 0, 1, segment.time.first, -1, segment.tid});
   page->blocks.shrink_to_fit();
   page->stretches.shrink_to_fit();
   return page;

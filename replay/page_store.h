@@ -13,13 +13,14 @@
 
 namespace ptd::replay {
 
-/// Blocks with nothing between them, or one event, or one gap, with its context.
+/// Blocks with nothing between them, or one event, or one gap, with its context. The edge between two windows of trace is an item of kind `gap`, too.
 struct Stretch {
   FlowItem kind = FlowItem::blocks;  ///< blocks, event or gap
   uint32_t first = 0, count = 1;     ///< index into the list of this kind, and the number of blocks
   TimeNs time;                       ///< likeliest; never goes back within a stream
   int32_t pid = -1, tid = -1;
   SpaceId space = kNoSpace;
+  bool is_window = false;  ///< another snapshot or AUX sample begins: there is no Gap, and the context is that of the next item
 };
 
 /// A part of a segment: at most about kPageItems blocks, or stretches.

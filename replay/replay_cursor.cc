@@ -23,9 +23,9 @@ ReplayCursor::ReplayCursor(PageStore& store, const ReplayFilter& filter)
   seek(filter.time.first);
 }
 
-// A gap may have lost the records that say whose flow is missing.
+// A gap may have lost the records that say whose flow is missing, and the edge of a window concerns several threads.
 bool ReplayCursor::wanted(const Stretch& stretch) const {
-  if (stretch.kind == FlowItem::gap && stretch.tid == -1) return true;
+  if (stretch.is_window || (stretch.kind == FlowItem::gap && stretch.tid == -1)) return true;
   return chosen(filter_.pids, stretch.pid) && chosen(filter_.tids, stretch.tid);
 }
 

@@ -54,6 +54,7 @@ class ReplayCursor {
   [[nodiscard]] uint32_t stream() const { return stream_; }
   [[nodiscard]] ThreadKey thread() const { return thread_of(stream_, item()); }
   [[nodiscard]] const Event& event() const { return page().events[item().first]; }
+  /// Of a gap that is not the edge of a window.
   [[nodiscard]] const Gap& gap() const { return page().gaps[item().first]; }
   /// Leaves an event or a gap after it (before it).
   void leave_forward();

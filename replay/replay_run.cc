@@ -38,10 +38,11 @@ bool BreakSet::touches(uint32_t stream, NodeId node, const BlockInfo& info) {
 void ReplayRun::begin(const RunRequest& request) {
   request_ = request;
   first_ = true;
-  gap_behind_ = false;
+  gap_behind_ = window_behind_ = false;
+  edge_.reset();
   if (!request.keeps_notes) {
     notes_.clear();
-    more_notes_ = 0;
+    more_notes_ = windows_ = 0;
     passed_others_ = false;
   }
   before_ = cursor_->time();
@@ -57,7 +58,12 @@ void ReplayRun::note(ThreadKey thread, TimeNs time, std::string text) {
   }
 }
 
+void ReplayRun::note_window() {
+  note(cursor_->thread(), cursor_->item().time, "another window of trace (snapshot or AUX sample): what ran between the two is not traced");
+}
+
 void ReplayRun::note_gap() {
+  if (cursor_->item().is_window) return note_window();
   const Gap& gap = cursor_->gap();
   std::string text = std::string("gap: ") + sentence(gap.reason);
   if (gap.ip.value != 0) text += ", at " + hex(gap.ip);
@@ -96,6 +102,25 @@ bool ReplayRun::passes_time() {
   const bool passes = std::any_of(request_.times.begin(), request_.times.end(), [&](TimeNs time) { return low < time && time <= high; });
   before_ = now;
   return passes;
+}
+
+// Whether the current item, the edge of a window, ends a step.
+bool ReplayRun::stops_at_window() {
+  if (request_.step == kNoThread) return ++windows_, false;
+  if (request_.step == kAnyThread) return true;
+  if (!edge_) {
+    edge_.emplace();
+    const auto last = request_.backward ? cursor_->next_place(request_.step) : cursor_->previous_place(request_.step);
+    if (last) edge_->reach(last->stream);
+  }
+  return edge_->pass(cursor_->stream());
+}
+
+// Whether a step reaches flow of its thread after the edge of a window.
+bool ReplayRun::reaches_window(ThreadKey thread) {
+  if (thread != request_.step || !edge_ || !edge_->reach(cursor_->stream())) return false;
+  note_window();
+  return true;
 }
 
 bool ReplayRun::stops(ThreadKey thread) const {
@@ -153,7 +178,8 @@ RunResult ReplayRun::leave_space() {
   const ThreadKey thread = cursor_->thread();
   const bool steps = request_.step == thread || request_.step == kAnyThread;
   step_back();
-  return {gap_behind_ ? StopReason::gap : steps ? StopReason::stepped : StopReason::space, thread};
+  if (gap_behind_ || (steps && window_behind_)) return {StopReason::gap, thread};
+  return {steps ? StopReason::stepped : StopReason::space, thread};
 }
 
 // Gaps without an instruction between them are one stop.
@@ -207,6 +233,7 @@ std::optional<RunResult> ReplayRun::forward_blocks(uint64_t& budget) {
     budget -= std::min<uint64_t>(budget, count - block);
     block = count;
   }
+  if (reaches_window(thread)) return RunResult{StopReason::gap, thread};
   for (; block < count; ++block, insn = 0) {
     if (budget == 0) {
       at.set_forward(block, insn);
@@ -249,8 +276,12 @@ RunResult ReplayRun::forward() {
         if (const auto stop = forward_blocks(budget)) return *stop;
         break;
       case FlowItem::gap:
-        if (stops(thread)) return after_gap(thread);
-        note_gap();
+        if (cursor_->item().is_window) {
+          if (stops_at_window()) return after_gap(request_.step == kAnyThread ? thread : request_.step);
+        } else {
+          if (stops(thread)) return after_gap(thread);
+          note_gap();
+        }
         cursor_->leave_forward();
         if (budget != 0) --budget;
         break;
@@ -274,6 +305,7 @@ std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
     budget -= std::min<uint64_t>(budget, block);
     block = insn = 0;
   }
+  window_behind_ = reaches_window(thread) || window_behind_;
   while (block != 0 || insn != 0) {
     if (budget == 0) {
       at.set_backward(block, insn);
@@ -284,7 +316,7 @@ std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
     const BlockInfo& info = at.info(block);
     if (steps || gap_behind_) {
       at.set_backward(block, insn - 1);
-      return RunResult{gap_behind_ ? StopReason::gap : StopReason::stepped, thread};
+      return RunResult{gap_behind_ || (steps && window_behind_) ? StopReason::gap : StopReason::stepped, thread};
     }
     if (breaks_.touches(at.stream(), at.block(block).node, info)) {
       const std::span<const uint32_t> offsets = at.insn_offsets(info);
@@ -300,6 +332,17 @@ std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
   return std::nullopt;
 }
 
+void ReplayRun::pass_gap_backward(ThreadKey thread) {
+  if (!cursor_->item().is_window) {
+    note_gap();
+    gap_behind_ = gap_behind_ || stops(thread);
+  } else if (stops_at_window()) {
+    note_window();
+    window_behind_ = true;
+  }
+  cursor_->leave_backward();
+}
+
 RunResult ReplayRun::backward() {
   uint64_t budget = kBudgetBlocks;
   while (cursor_->enter_previous()) {
@@ -312,9 +355,7 @@ RunResult ReplayRun::backward() {
         if (const auto stop = backward_blocks(budget)) return *stop;
         break;
       case FlowItem::gap:
-        note_gap();
-        gap_behind_ = gap_behind_ || stops(thread);
-        cursor_->leave_backward();
+        pass_gap_backward(thread);
         break;
       default:
         note_event();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "replay/replay_cursor.h"
+#include "replay/window_edge.h"
 
 namespace ptd::replay {
 
@@ -33,7 +34,7 @@ enum class StopReason : uint8_t {
   budget,      ///< enough blocks were passed; continue with another call
   stepped,     ///< an instruction of the thread was passed
   breakpoint,  ///< before the instruction at a breakpoint
-  gap,         ///< the flow was lost here
+  gap,         ///< the flow was lost here, or a step reached the edge of a window of trace
   time,        ///< a chosen time was passed
   space,       ///< before flow of another user space: the process has executed a program. Backward: before the last instruction that ran earlier
   edge,        ///< the end of the recording, or its beginning
@@ -76,6 +77,8 @@ class ReplayRun {
   /// Returns the notes since begin(), and the number of those that were left out.
   [[nodiscard]] const std::vector<ReplayNote>& notes() const { return notes_; }
   [[nodiscard]] uint64_t more_notes() const { return more_notes_; }
+  /// Returns the number of edges between windows of trace (snapshots, AUX samples) that the run passed since begin(), which was no step.
+  [[nodiscard]] uint64_t windows() const { return windows_; }
   /// Returns whether flow of threads other than RunRequest::only has passed since begin().
   [[nodiscard]] bool passed_others() const { return passed_others_; }
 
@@ -90,6 +93,7 @@ class ReplayRun {
   RunResult after_gap(ThreadKey thread);
   RunResult after_step(ThreadKey thread);
   void pass_gap();
+  void pass_gap_backward(ThreadKey thread);
   bool passes_time();
   [[nodiscard]] bool stops(ThreadKey thread) const;
   [[nodiscard]] bool leaves_space() const;
@@ -97,15 +101,20 @@ class ReplayRun {
   void note_event();
   void note_ends();
   void note_gap();
+  void note_window();
+  bool stops_at_window();
+  bool reaches_window(ThreadKey thread);
 
   ReplayCursor* cursor_;
   BreakSet breaks_;
   RunRequest request_;
   bool first_ = true;           // no instruction has been passed
   bool gap_behind_ = false;     // backward: a gap was passed, and the instruction before it not yet
+  bool window_behind_ = false;  // the same of the edge of a window, at which steps stop
+  std::optional<WindowEdge> edge_;  // of the thread that steps, after an edge was passed
   TimeNs before_;               // of the last item
   std::vector<ReplayNote> notes_;
-  uint64_t more_notes_ = 0;
+  uint64_t more_notes_ = 0, windows_ = 0;
   bool passed_others_ = false;
 };
 

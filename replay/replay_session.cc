@@ -16,8 +16,20 @@ void ReplaySession::set_current(ThreadKey thread) {
   if (const auto place = place_of(thread)) threads_.see(*place);
 }
 
+// Before a gap, the next instruction is already the one after it: a move backward from there passes the gap, too.
+void ReplaySession::pass_gaps() {
+  constexpr int kMostItems = 4096;
+  ReplayCursor ahead(cursor_);
+  for (int i = 0; i < kMostItems && ahead.enter_next() && ahead.item().kind != FlowItem::blocks; ++i) {
+    const bool is_gap = ahead.item().kind == FlowItem::gap;
+    ahead.leave_forward();
+    if (is_gap) cursor_ = ahead;
+  }
+}
+
 bool ReplaySession::seek(TimeNs time) {
   cursor_.seek(time);
+  pass_gaps();
   moved();
   auto place = cursor_.next_place();
   if (!place) {  // after the last instruction: before it

@@ -49,6 +49,7 @@ class ReplaySession {
   [[nodiscard]] Interval span() const;
 
  private:
+  void pass_gaps();
   std::optional<ReplayPlace> find_place(ThreadKey thread);
 
   const Recording* recording_;

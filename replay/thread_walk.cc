@@ -162,7 +162,13 @@ ThreadWalk::Item ThreadWalk::enter(uint64_t& budget) {
   if (entered_) return Item::piece;
   for (; budget != 0; --budget) {
     if (!cursor_.enter_next()) return Item::end;
+    if (cursor_.item().is_window) {
+      if (edge_.pass(cursor_.stream())) return Item::window;
+      cursor_.leave_forward();
+      continue;
+    }
     const bool own = cursor_.thread() == thread_;
+    if (own && edge_.reach(cursor_.stream())) return Item::window;
     if (own && cursor_.item().kind == FlowItem::blocks) {
       const ReplayPlace next = place();
       reach({next.ip, next.time, next.space});
@@ -203,7 +209,7 @@ void ThreadWalk::leave_gap() {
   stack_.clear();
   branch_.reset();
   away_.reset();
-  cursor_.leave_forward();
+  if (cursor_.item().kind == FlowItem::gap) cursor_.leave_forward();
 }
 
 }  // namespace ptd::replay

@@ -10,6 +10,7 @@
 
 #include "image/left_calls.h"
 #include "replay/replay_cursor.h"
+#include "replay/window_edge.h"
 
 namespace ptd::replay {
 
@@ -91,11 +92,9 @@ class CallStack {
 /// Not thread-safe. `functions`, and what the cursor refers to, must outlive it.
 class ThreadWalk {
  public:
-  /// `stack`: the calls that are open at the start, as far as they are known; their `at` keeps its meaning.
-  ThreadWalk(const ReplayCursor& start, ThreadKey thread, FunctionLookup& functions, CallStack stack = {})
-      : cursor_(start), thread_(thread), functions_(&functions), stack_(std::move(stack)) {}
+  ThreadWalk(const ReplayCursor& start, ThreadKey thread, FunctionLookup& functions) : cursor_(start), thread_(thread), functions_(&functions) {}
 
-  enum class Item : uint8_t { piece, gap, end, budget };
+  enum class Item : uint8_t { piece, gap, window, end, budget };  ///< window: the thread's flow passes from one window of trace to another
   /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at about `budget` blocks
   /// and other items, of all threads, which it counts down; with `budget`, the position is not before an instruction of the thread.
   Item enter(uint64_t& budget);
@@ -106,7 +105,7 @@ class ThreadWalk {
   [[nodiscard]] Ip ip(uint32_t index);
   /// Passes the next `count` instructions, at most left().
   void pass(uint32_t count);
-  /// Leaves a gap after it; the stack is then empty.
+  /// Leaves a gap or the edge of a window after it; the stack is then empty.
   void leave_gap();
 
   [[nodiscard]] const CallStack& stack() const { return stack_; }
@@ -138,6 +137,7 @@ class ThreadWalk {
   ThreadKey thread_;
   FunctionLookup* functions_;
   CallStack stack_;
+  WindowEdge edge_;
   std::optional<Branch> branch_;
   std::optional<Ip> away_;  // tracing is off: where the code goes on
   std::unordered_map<const BlockInfo*, Effect> effects_;

@@ -80,6 +80,12 @@ Status load_snapshot(const OpenRequest& options, const std::string& dir, Recordi
 /// The implementation of an opened recording.
 [[nodiscard]] const RecordingData& data_of(const Recording& recording);
 
+/// Returns whether a segment is the first of another snapshot or AUX sample, before which other code may have run. The trace of a CoreSight cpu stops and
+/// starts with the events that record it.
+[[nodiscard]] inline bool begins_window(const Recording& recording, uint32_t stream, const AuxSegment& segment) {
+  return segment.break_before == AuxBreak::snapshot && recording.arm_config(stream) == nullptr;
+}
+
 /// Functions of the kernel that a context switch executes only after it entered the first one, before it writes the record of the incoming
 /// thread. Compilers name the second one differently.
 inline constexpr const char* kSwitchFunctions[] = {"__switch_to", "finish_task_switch", "finish_task_switch.isra.0", "finish_task_switch.constprop.0"};

@@ -384,6 +384,8 @@ void GdbServer::report(const RunResult& result) {
   for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
   if (const uint64_t more = session_.run().more_notes(); more != 0)
     say("and " + std::to_string(more) + " more gaps and asynchronous branches; 'monitor events' lists the nearest");
+  if (const uint64_t windows = session_.run().windows(); windows != 0)
+    say("passed " + std::to_string(windows) + (windows == 1 ? " edge" : " edges") + " between windows of trace (snapshots or AUX samples): what ran there is not traced");
   if (session_.run().passed_others())
     say("threads that GDB did not resume ran too, as the recording has one time: 'maintenance flush register-cache' shows where they are now");
   std::string reason;

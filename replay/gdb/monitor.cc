@@ -19,7 +19,7 @@ constexpr std::string_view kHelp =
     "seek SECONDS      move to this time of the recording; +SECONDS and -SECONDS: from here\n"
     "percent N         move to N % of the recording\n"
     "stop-at SECONDS   the next continue that passes this time stops there, in either direction; without a time: forget all\n"
-    "gaps              the nearest gaps: where flow is missing, and why\n"
+    "gaps              the nearest gaps, and edges of windows: where flow is missing, and why\n"
     "events            the nearest events: interrupts, faults, start and end of tracing\n"
     "marks             how certain the block at the pc is\n"
     "versions [ADDR]   the contents that the code at ADDR (default: pc) had over time\n"
@@ -159,6 +159,7 @@ std::string Monitor::stop_at(std::string_view word) {
 
 std::string Monitor::item_text(const ReplayCursor& cursor) const {
   std::string text = seconds(cursor.item().time) + " thread " + std::to_string(cursor.thread()) + " ";
+  if (cursor.item().is_window) return text + "window: another snapshot or AUX sample begins; what ran before it is not traced\n";
   if (cursor.item().kind == FlowItem::gap) {
     const Gap& gap = cursor.gap();
     text += std::string(name(gap.reason)) + ": " + sentence(gap.reason);

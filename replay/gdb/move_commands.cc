@@ -41,6 +41,8 @@ std::string_view reason_text(MoveResult::Why why) {
       return "stopped at a breakpoint\n";
     case MoveResult::Why::gap:
       return "stopped at a gap: flow is missing here; 'monitor gaps' says why\n";
+    case MoveResult::Why::window:
+      return "stopped at the edge of a window of trace (snapshot or AUX sample): what ran between two windows is not traced\n";
     case MoveResult::Why::edge:
       return "this is the end of the recorded flow in this direction\n";
     case MoveResult::Why::budget:
@@ -64,7 +66,7 @@ std::string backtrace_text(ReplaySession& session, CallMoves& moves, ThreadKey t
     text += "#" + std::to_string(i) + "  " + place_text(session, moves, thread, {frame.ip, is_return}) + "\n";
   }
   if (trace.frames.size() > kMostFrames) text += "and " + std::to_string(trace.frames.size() - kMostFrames) + " more\n";
-  return text + (trace.is_whole ? "" : "callers whose call came before the last gap, or long ago, are not known\n");
+  return text + (trace.is_whole ? "" : "callers whose call came before the last gap or window of trace, or long ago, are not known\n");
 }
 
 }  // namespace
