@@ -14,12 +14,12 @@ namespace {
 /// Returns whether the bytes of blocks are those in memory at one time.
 class SameCode {
  public:
-  SameCode(ReplayMemory& memory, const ReplayPlace& now) : memory_(&memory), now_(now) {}
+  SameCode(ReplayMemory& memory, const ReplayPlace& now) : memory_(&memory), space_(now.space), when_(memory.time_of(now.space, *now.block, now.time)) {}
   bool check(const BlockInfo& info) {
     const auto [known, is_new] = known_.try_emplace(&info, false);
     if (is_new) {
       bytes_.resize(info.size_bytes);
-      const size_t size = memory_->read(now_.space, info.ip, now_.time, bytes_);
+      const size_t size = memory_->read(space_, info.ip, when_, bytes_);
       known->second = size == info.size_bytes && std::equal(bytes_.begin(), bytes_.end(), info.first_byte);
     }
     return known->second;
@@ -27,7 +27,8 @@ class SameCode {
 
  private:
   ReplayMemory* memory_;
-  ReplayPlace now_;
+  SpaceId space_;
+  TimeNs when_;
   std::vector<std::byte> bytes_;
   std::unordered_map<const BlockInfo*, bool> known_;
 };

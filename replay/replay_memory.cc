@@ -104,6 +104,42 @@ uint64_t ReplayMemory::code_bytes_at(SpaceId space, Ip ip, TimeNs when, uint64_t
   return size;
 }
 
+bool ReplayMemory::holds(SpaceId space, const BlockInfo& block, TimeNs when) {
+  std::vector<std::byte> bytes(block.size_bytes);
+  return read(space, block.ip, when, bytes) == bytes.size() && std::equal(bytes.begin(), bytes.end(), block.first_byte);
+}
+
+std::vector<SectionId> ReplayMemory::sections_over(SpaceId space, Ip ip, uint64_t size_bytes) const {
+  std::set<SectionId> sections;
+  for (uint64_t i = 0; i < size_bytes; ++i) {
+    for (const SectionId id : recording_->timeline().sections_at(space, ip + i)) sections.insert(id);
+  }
+  return {sections.begin(), sections.end()};
+}
+
+TimeNs ReplayMemory::time_of(SpaceId space, const BlockInfo& block, TimeNs near) {
+  constexpr size_t kMostTimes = 1024;
+  constexpr uint32_t kMostBytes = 4096;
+  if (near == kTimeMin || block.size_bytes > kMostBytes || holds(space, block, near)) return near;
+  const Timeline& timeline = recording_->timeline();
+  const SpaceId of = space_at(space, block.ip);
+  std::vector<TimeNs> times;
+  const auto add = [&](Interval live) {
+    if (live.first != kTimeMin) times.push_back(live.first);
+    if (live.last != kTimeMax && live.last != kTimeMin) times.push_back(TimeNs{live.last.value - 1});  // at the moment of a change, memory has the newer code
+  };
+  for (const SectionId id : sections_over(of, block.ip, block.size_bytes)) add(timeline.section(id).live);
+  for (const SiteId site : timeline.sites_in(of, block.ip, block.size_bytes)) {
+    for (uint32_t i = 0; i < timeline.site(site).versions; ++i) add(timeline.version(site, i).possible);
+  }
+  const auto far = [&](TimeNs time) { return std::max(time, near).value - std::min(time, near).value; };
+  std::sort(times.begin(), times.end(), [&](TimeNs a, TimeNs b) { return far(a) < far(b); });
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  if (times.size() > kMostTimes) times.resize(kMostTimes);
+  const auto found = std::find_if(times.begin(), times.end(), [&](TimeNs time) { return holds(space, block, time); });
+  return found == times.end() ? near : *found;
+}
+
 std::vector<MappedElf> ReplayMemory::files(SpaceId space, TimeNs when) {
   std::vector<MappedElf> live;
   const Timeline& timeline = recording_->timeline();

@@ -9,6 +9,7 @@
 
 #include "image/source/elf_file.h"
 #include "ptdecode/code_view.h"
+#include "ptdecode/flow.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::replay {
@@ -30,6 +31,12 @@ class ReplayMemory {
   ///  - Segments of the mapped ELF files that are not writable. Nothing else is known.
   size_t read(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
 
+  /// Returns the time nearest to `near` at which memory holds the code of a block that was executed in `space`; `near` if there is none. The likeliest time of
+  /// an execution may be before that of the record of its code.
+  TimeNs time_of(SpaceId space, const BlockInfo& block, TimeNs near);
+  /// Returns the sections that the `size_bytes` bytes at `ip` had at any time, in order of id.
+  [[nodiscard]] std::vector<SectionId> sections_over(SpaceId space, Ip ip, uint64_t size_bytes) const;
+
   /// Returns the ELF files mapped in a process at a time, by the time of their mapping.
   std::vector<MappedElf> files(SpaceId space, TimeNs when);
   /// Returns the sections that a process has at a time, with the kernel's for kKernelSpace, by address. At most kMostSections.
@@ -42,6 +49,7 @@ class ReplayMemory {
   };
   /// Returns the part of `size` bytes at `ip` that is in one section and is not data.
   [[nodiscard]] uint64_t code_bytes_at(SpaceId space, Ip ip, TimeNs when, uint64_t size) const;
+  bool holds(SpaceId space, const BlockInfo& block, TimeNs when);
   size_t read_code(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
   size_t read_file(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
 

@@ -73,10 +73,17 @@ std::optional<ReplayPlace> ReplaySession::place_of(ThreadKey thread) {
   return at->second;
 }
 
+TimeNs ReplaySession::code_time(const ReplayPlace& place) {
+  if (dated_ && dated_->block == place.block && dated_->space == place.space && dated_->time == place.time) return code_time_;
+  dated_ = place;
+  return code_time_ = memory_.time_of(place.space, *place.block, place.time);
+}
+
 size_t ReplaySession::read(ThreadKey thread, Ip ip, std::span<std::byte> out) {
   const auto place = place_of(thread);
   if (!place) return memory_.read(kKernelSpace, ip, cursor_.time(), out);
   const BlockInfo& block = *place->block;
+  const TimeNs when = code_time(*place);
   size_t done = 0;
   while (done < out.size()) {
     const Ip at = ip + done;
@@ -88,7 +95,7 @@ size_t ReplaySession::read(ThreadKey thread, Ip ip, std::span<std::byte> out) {
       continue;
     }
     const size_t wanted = at < block.ip ? std::min<uint64_t>(left, block.ip - at) : left;
-    const size_t size = memory_.read(place->space, at, place->time, out.subspan(done, wanted));
+    const size_t size = memory_.read(place->space, at, when, out.subspan(done, wanted));
     done += size;
     if (size < wanted) break;
   }
@@ -101,7 +108,9 @@ ProcessImage ReplaySession::image_of(ThreadKey thread) {
   return image_at(*place);
 }
 
-ProcessImage ReplaySession::image_at(const ReplayPlace& place) { return {memory_, place.space, place.time, recording_->comm_at(place.pid, place.time)}; }
+ProcessImage ReplaySession::image_at(const ReplayPlace& place) {
+  return {memory_, place.space, code_time(place), recording_->comm_at(place.pid, place.time)};
+}
 
 Interval ReplaySession::span() const {
   Interval all{kTimeMax, kTimeMin};

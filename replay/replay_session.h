@@ -38,8 +38,10 @@ class ReplaySession {
 
   /// Returns the next instruction of a thread. If it executes none any more, its last one. Nothing if that is too far away to be found.
   std::optional<ReplayPlace> place_of(ThreadKey thread);
-  /// Reads memory as ReplayMemory::read(), for a thread at its next instruction. The bytes of the block that contains this are those that
-  /// the processor executed.
+  /// Returns the time at which the code of a place was live: its time, unless that is before the code's record.
+  TimeNs code_time(const ReplayPlace& place);
+  /// Reads memory as ReplayMemory::read(), for a thread at its next instruction, at the time of its code. The bytes of the block that contains this are
+  /// those that the processor executed.
   size_t read(ThreadKey thread, Ip ip, std::span<std::byte> out);
   /// Returns the files of a thread's process.
   ProcessImage image_of(ThreadKey thread);
@@ -60,6 +62,8 @@ class ReplaySession {
   ThreadList threads_;
   ThreadKey current_ = kNoThread;
   std::map<ThreadKey, std::optional<ReplayPlace>> places_;
+  std::optional<ReplayPlace> dated_;  // of the last call of code_time(), which returned:
+  TimeNs code_time_;
 };
 
 }  // namespace ptd::replay

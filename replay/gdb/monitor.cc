@@ -1,10 +1,10 @@
 // Monitor: see monitor.h.
 #include "replay/gdb/monitor.h"
-#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <optional>
 
+#include "replay/gdb/code_versions.h"
 #include "replay/gdb/move_commands.h"
 #include "replay/gdb/packets.h"
 #include "replay/symbol_files.h"
@@ -22,13 +22,13 @@ constexpr std::string_view kHelp =
     "gaps              the nearest gaps, and edges of windows: where flow is missing, and why\n"
     "events            the nearest events: interrupts, faults, start and end of tracing\n"
     "marks             how certain the block at the pc is\n"
-    "versions [ADDR]   the contents that the code at ADDR (default: pc) had over time\n"
+    "versions [ADDR]   the contents that the instruction at ADDR (default: pc) had over time\n"
     "symbols           write a script that loads symbols, and defines replay-seek, replay-next and so on\n";
 constexpr std::string_view kHelpEnd =
     "After a move, GDB shows old registers until 'maintenance flush register-cache' ('replay-seek' of the script does both,\n"
     "and selects the thread that executes at that time). The commands are for the thread that GDB has selected.\n";
 
-constexpr size_t kListed = 10, kMostMonitorItems = 1U << 21, kMostPages = 64, kMostVersions = 64, kMostStops = 64;
+constexpr size_t kListed = 10, kMostMonitorItems = 1U << 21, kMostPages = 64, kMostStops = 64;
 
 /// "24.3417" -> nanoseconds. At most nine decimals.
 std::optional<uint64_t> parse_seconds(std::string_view text) {
@@ -51,20 +51,6 @@ std::optional<uint64_t> parse_seconds(std::string_view text) {
     }
   }
   return digits ? std::optional(whole * kSecond + part) : std::nullopt;
-}
-
-std::string bytes_text(Bytes bytes) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(bytes.size(), 24); ++i) {
-    const char byte = static_cast<char>(bytes[i]);
-    text += (text.empty() ? "" : " ") + to_hex(std::string_view(&byte, 1));
-  }
-  return bytes.size() > 24 ? text + " ..." : text;
-}
-
-std::string interval_text(Interval time) {
-  if (time.first == kTimeMin && time.last == kTimeMax) return "any time";
-  return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." + (time.last == kTimeMax ? std::string() : seconds(time.last));
 }
 
 }  // namespace
@@ -232,35 +218,14 @@ std::string Monitor::versions(std::string_view word, ThreadKey thread) {
     address = take_hex(word);
   }
   if (!address || !word.empty()) return "versions needs a hexadecimal address\n";
-  const Ip ip{*address};
-  const TimeNs now = place ? place->time : session_->cursor().time();
-  const SpaceId space = space_at(place ? place->space : kNoSpace, ip);
-  const Timeline& timeline = session_->recording().timeline();
-  std::string text;
-  const std::vector<SectionId> sections = timeline.sections_at(space, ip);
-  for (size_t i = 0; i < std::min(sections.size(), kMostVersions); ++i) {
-    const Section& section = timeline.section(sections[i]);
-    text += (timeline.section_at(space, ip, now) == sections[i] ? "* " : "  ") + interval_text(section.live) + " mapped: " + (section.path.empty() ? "code" : plain(section.path)) +
-            "\n";
-  }
-  for (const SiteId site : timeline.sites_in(space, ip, 1)) {
-    const Timeline::SiteInfo info = timeline.site(site);
-    text += "changed code at " + hex(info.ip) + ", " + std::to_string(info.size_bytes) + " bytes, " + std::to_string(info.versions) + " versions\n";
-    for (uint32_t i = 0; i < std::min<uint32_t>(info.versions, kMostVersions); ++i) {
-      const Timeline::VersionInfo version = timeline.version(site, i);
-      text += (version.possible.contains(now) ? "* " : "  ") + interval_text(version.possible) + " " +
-              (version.known ? bytes_text(version.bytes) : std::string("no code, or not known")) + "\n";
-    }
-  }
-  if (text.empty()) return "no code at " + hex(ip) + " at any time\n";
-  return text + "(* at " + seconds(now) + " s)\n";
+  return versions_text(*session_, thread, Ip{*address});
 }
 
 std::string Monitor::symbols(ThreadKey thread) {
   if (folder_.empty()) return "no folder for symbol files\n";
   SymbolRequest request;
   const auto place = session_->place_of(thread);
-  request.when = place ? place->time : session_->cursor().time();
+  request.when = place ? session_->code_time(*place) : session_->cursor().time();
   if (place) {
     request.space = place->space;
     request.comm = session_->recording().comm_at(place->pid, place->time);

@@ -87,11 +87,12 @@ std::string place_text(ReplaySession& session, CallMoves& moves, ThreadKey threa
   const uint64_t back = code.is_return ? 1 : 0;
   const Ip within{code.ip.value - back};
   const SpaceId space = space_at(place->space, within);
-  if (const auto symbol = session.recording().symbolizer().find(space, within, place->time)) {
+  const TimeNs when = session.code_time(*place);
+  if (const auto symbol = session.recording().symbolizer().find(space, within, when)) {
     const uint64_t offset = symbol->offset_bytes + back;
     text += " in " + plain(symbol->name) + (offset != 0 ? "+" + hex(offset) : "");
   }
-  const CallMoves::Line& line = moves.line_of(space, within, place->time);
+  const CallMoves::Line& line = moves.line_of(space, within, when);
   if (line.line == 0) return text;
   return text + " (" + plain(line.file.substr(line.file.rfind('/') + 1)) + ":" + std::to_string(line.line) + ")";
 }
