@@ -48,7 +48,7 @@ bool CallMoves::sets_up_frame(const BlockInfo& block, const Line& line, SpaceId 
 
 // The part of the flow before the position
 
-// Moves the start, which is the position, back to the last gap.
+// Moves the start, which is the position, back to the last gap or edge of a window.
 void CallMoves::go_back(Past& past, ThreadKey thread) {
   using Why = MoveResult::Why;
   const auto next = past.start.next_place(thread);
