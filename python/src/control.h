@@ -59,9 +59,11 @@ struct Control {
       static_cast<Control*>(user)->done = done_bytes;
     };
   }
+  /// Whether this thread has signals to take or progress to report. Needs no GIL.
+  [[nodiscard]] bool needs_polls() const { return on_main_thread() || progress.ptr() != Py_None; }
   /// For the garbage collector: from here on, no progress is reported.
   void forget_progress() { const nb::object released = std::exchange(progress, nb::none()); }
-  /// With the GIL, on the main thread. False: a signal handler or the progress callback raised; the exception is set.
+  /// With the GIL. False: the progress callback or, on the main thread, a signal handler raised; the exception is set.
   bool poll() {
     if (PyErr_CheckSignals() != 0) return false;
     if (progress.is_none() || total == 0) return true;
@@ -71,11 +73,11 @@ struct Control {
   }
 };
 
-/// Runs `work` without the GIL. Called on the main thread, it runs on another thread, so that this one can take signals; if one raises, the
-/// work is cancelled, waited for, and the exception stays set. Returns false in that case.
+/// Runs `work` without the GIL. Where this thread has progress to report or signals to take, which the main thread does, the work runs on another
+/// thread. If a callback or a signal handler raises, the work is cancelled, waited for, and the exception stays set. Returns false in that case.
 template <typename Work>
 bool run(Control& control, const Work& work) {
-  if (!on_main_thread()) {
+  if (!control.needs_polls()) {
     const nb::gil_scoped_release unlocked;
     work();
     return true;

@@ -161,7 +161,7 @@ PyType_Slot stream_slots[] = {
 
 int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   auto* data = static_cast<Exported*>(stream->private_data);
-  if (!on_main_thread()) return finish_batch(*data, data->next(out), *out);
+  if (!data->control->needs_polls()) return finish_batch(*data, data->next(out), *out);
   const nb::gil_scoped_acquire locked;
   int status = 0;
   const bool good = run(*data->control, [&] { status = data->next(out); });
@@ -169,7 +169,7 @@ int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
   // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
   const nb::python_error raised;
   data->error = "interrupted";
-  if (raised.matches(PyExc_KeyboardInterrupt)) {
+  if (on_main_thread() && raised.matches(PyExc_KeyboardInterrupt)) {
     PyErr_SetInterrupt();
   } else {
     if (const std::string text = shown(raised); !text.empty()) data->error = "the progress callback raised " + text;

@@ -3,6 +3,7 @@
 usage: package_test.py SOURCE
 """
 import array
+import concurrent.futures
 import contextlib
 import copy
 import doctest
@@ -46,6 +47,12 @@ USER = SOURCE / "data" / "user" / "plain.bundle"
 def command(*words):
     """Output of the command line that the package has."""
     return subprocess.run([sys.executable, "-m", "ptdecode", *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+def in_a_thread(work):
+    """Returns what `work` returns on another thread, or raises what it raises."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 @functools.cache
@@ -540,12 +547,28 @@ class Package(unittest.TestCase):
             self.assertIn("<th>symbol</th>", recording.gaps()._repr_html_())
 
     def test_progress(self):
-        seen = []
+        for where in (lambda work: work(), in_a_thread):
+            with self.subTest(where=where), ptdecode.open(KERNEL) as recording:
+                seen = []
+                where(lambda: recording.functions(progress=lambda done, total: seen.append((done, total))).to_columns())  # noqa: B023
+                self.assertTrue(seen)
+                self.assertTrue(all(0 <= done <= total for done, total in seen))
+
+    def test_an_exception_of_the_progress_callback_stops_any_thread(self):
+        def stop(done, total):
+            raise KeyboardInterrupt(f"at {total > 0}")  # on another thread, it interrupts no more than the operation
+
+        def read_all(recording):
+            return pyarrow.RecordBatchReader.from_stream(recording.blocks(progress=stop)).read_all()
+
         with ptdecode.open(KERNEL) as recording:
-            for _ in recording.functions(progress=lambda done, total: seen.append((done, total))).batches():
-                pass
-        self.assertTrue(seen)
-        self.assertTrue(all(0 <= done <= total for done, total in seen))
+            for read in (list, ptdecode.Table.to_columns, ptdecode.Table.to_arrow, ptdecode.Table.to_polars):
+                with self.subTest(read=read), self.assertRaisesRegex(KeyboardInterrupt, "^at True$"):
+                    in_a_thread(lambda: read(recording.blocks(progress=stop)))  # noqa: B023
+            with self.assertRaisesRegex(Exception, "the progress callback raised KeyboardInterrupt"):
+                in_a_thread(lambda: read_all(recording))
+            with self.assertRaisesRegex(KeyboardInterrupt, "^at True$"):
+                in_a_thread(lambda: ptdecode.open(KERNEL, progress=stop))
 
     def test_an_exception_of_the_progress_callback_arrives(self):
         class Own(Exception):
