@@ -187,18 +187,28 @@ void BuilderParts::sort_records() {
   std::stable_sort(places_.begin(), places_.end(), [](const RecordPlace& a, const RecordPlace& b) { return a.time < b.time; });
 }
 
+std::optional<AuxtraceInfoRecord> BuilderParts::info_at(uint64_t offset) const {
+  const Bytes record = record_at(offset);
+  const RecordHeader header = read_record_header(record);
+  Payload payload;
+  if (header.type != kRecordAuxtraceInfo || !parse_body(header, record.subspan(kRecordHeaderBytes), payload)) return std::nullopt;
+  auto* info = std::get_if<AuxtraceInfoRecord>(&payload);
+  return info != nullptr ? std::optional(std::move(*info)) : std::nullopt;
+}
+
+// set_pt() replaces them.
+void BuilderParts::drop_pt_info() {
+  std::erase_if(places_, [this](const RecordPlace& place) {
+    const auto info = info_at(place.offset);
+    return info && info->type == kAuxtraceIntelPt;
+  });
+}
+
 bool BuilderParts::is_snapshot() const {
-  bool snapshot = pt_.given && pt_.snapshot;
-  for (const RecordPlace& place : places_) {
-    const Bytes record = record_at(place.offset);
-    Payload payload;
-    if (read_record_header(record).type != kRecordAuxtraceInfo ||
-        !parse_body(read_record_header(record), record.subspan(kRecordHeaderBytes), payload))
-      continue;
-    const auto* info = std::get_if<AuxtraceInfoRecord>(&payload);
-    if (info != nullptr) snapshot |= parse_intel_pt_info(*info).snapshot_mode || parse_etm_info(*info).snapshot_mode;
-  }
-  return snapshot;
+  return (pt_.given && pt_.snapshot) || std::any_of(places_.begin(), places_.end(), [this](const RecordPlace& place) {
+           const auto info = info_at(place.offset);
+           return info && (parse_intel_pt_info(*info).snapshot_mode || parse_etm_info(*info).snapshot_mode);
+         });
 }
 
 // By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a whole, and
@@ -229,6 +239,7 @@ void BuilderParts::sort_aux() {
 Status BuilderParts::write(int fd) {
   if (attrs_.empty()) return usage("no perf_event_attr was added");
   sort_records();
+  if (pt_.given) drop_pt_info();
   sort_aux();
   WriterOptions options;
   options.attrs = attrs_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "perfio/format/event_attr.h"
 #include "perfio/format/feature_encode.h"
+#include "perfio/format/records.h"
 #include "ptdecode/error.h"
 #include "recording/data/open_request.h"
 
@@ -76,6 +78,9 @@ class BuilderParts {
   Status add_record(uint32_t ring, Bytes record);
   [[nodiscard]] Bytes record_at(uint64_t offset) const;
   void sort_records();
+  /// The AUXTRACE_INFO record at `offset` of records_, if it is one.
+  [[nodiscard]] std::optional<perfio::AuxtraceInfoRecord> info_at(uint64_t offset) const;
+  void drop_pt_info();
   [[nodiscard]] bool is_snapshot() const;
   void sort_aux();
 

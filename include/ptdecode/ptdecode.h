@@ -279,7 +279,7 @@ PTD_C_API ptd_code ptd_builder_add_code(ptd_builder* builder, int32_t pid, uint6
 /* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. Not those that
  * describe the file itself: HEADER_AUXTRACE, HEADER_DIR_FORMAT, HEADER_COMPRESSED. */
 PTD_C_API ptd_code ptd_builder_set_feature(ptd_builder* builder, uint32_t feature, const void* bytes, size_t size_bytes, char** message);
-/* How Intel PT was configured, instead of an AUXTRACE_INFO record. Sources: perf_event_mmap_page, /sys/bus/event_source/devices/intel_pt,
+/* How Intel PT was configured; replaces an AUXTRACE_INFO record of Intel PT. Sources: perf_event_mmap_page, /sys/bus/event_source/devices/intel_pt,
  * CPUID. */
 typedef struct ptd_pt_config {
   size_t size;

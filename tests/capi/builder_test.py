@@ -86,6 +86,9 @@ class Built:
     def code(self, pid, address, data, from_ns, name):
         call("ptd_builder_add_code", self.builder, ctypes.c_int32(pid), ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)), ctypes.c_int64(from_ns), name)
 
+    def pt(self, config):
+        call("ptd_builder_set_pt", self.builder, ctypes.byref(config))
+
     def feature(self, bit, data):
         call("ptd_builder_set_feature", self.builder, ctypes.c_uint32(bit), data, ctypes.c_size_t(len(data)))
 
@@ -227,6 +230,22 @@ class Builder(unittest.TestCase):
                 self.assertEqual(["overlap" in finding or "two versions" in finding for finding in self.texts(recording)].count(True), 1)
                 self.assertTrue([row for row in flow(recording) if row[1] == ptd.GAP])
                 API.close(recording)
+
+    def test_set_pt_replaces_the_record(self):
+        """With the settings of the record, nothing changes. Without the ratio of the clocks, this is what findings report."""
+        perf = PerfData(SOURCE / "data/demo/data")
+        settings = next(struct.unpack_from("<16Q", record, 16) for number, record in perf.records if number == AUXTRACE_INFO)
+        known = dict(zip(("pmu_type", "time_shift", "time_mult", "time_zero"), settings))
+        found = []
+        for config in (None, {**known, "tsc_ctc_ratio_n": settings[12], "tsc_ctc_ratio_d": settings[13], "max_nonturbo_ratio": settings[15]}, known):
+            built = self.fed_in_order(perf, perf.aux)
+            if config is not None:
+                built.pt(ptd.made(ptd.PtConfig, **config))
+            recording = built.open()
+            found.append((self.texts(recording), flow(recording)))
+            API.close(recording)
+        self.assertTrue(found[0] == found[1])
+        self.assertEqual(["ratio of TSC and crystal clock" in text for text in found[2][0] if text not in found[0][0]], [True])
 
     def test_a_ring_that_ends_inside_a_record_loses_its_end_only(self):
         perf = PerfData(SOURCE / "data/demo/data")

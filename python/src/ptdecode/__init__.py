@@ -750,7 +750,7 @@ class Builder:
 
     def set_pt(self, pmu_type: int, *, time_shift: int, time_mult: int, time_zero: int, tsc_ctc_ratio: "tuple[int, int]" = (0, 0),
                max_nonturbo_ratio: int = 0, cpuid: Optional[str] = None) -> None:
-        """How Intel PT was configured; replaces an AUXTRACE_INFO record."""
+        """How Intel PT was configured; replaces an AUXTRACE_INFO record of Intel PT."""
         try:
             ratio_n, ratio_d = tsc_ctc_ratio
         except (TypeError, ValueError):
