@@ -1,8 +1,6 @@
 // flow_clock(): the properties of a recording's stream clock.
 #pragma once
 
-#include <algorithm>
-
 #include "analysis/flow_dates.h"
 #include "ptdecode/recording.h"
 #include "recording/data/recording_data.h"
@@ -28,11 +26,9 @@ namespace ptd {
   return clock;
 }
 
-/// Returns until when a stream's last pause lasts. The bound of a stream of AUX samples is later than the last sample by the time that its handler may take.
+/// Returns until when a stream's last pause lasts; kTimeMin: there is none. The last window of AUX samples ends with its flow, as those before it.
 [[nodiscard]] inline TimeNs end_of_flow(const Recording& recording, uint32_t stream) {
-  const TimeNs end = recording.streams()[stream].time.last;
-  const auto& samples = data_of(recording).streams[stream].samples();
-  return samples.empty() || samples.back().time == kTimeMin ? end : std::min(end, samples.back().time);
+  return data_of(recording).streams[stream].samples().empty() ? recording.streams()[stream].time.last : kTimeMin;
 }
 
 }  // namespace ptd

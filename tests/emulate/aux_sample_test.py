@@ -86,7 +86,7 @@ def compare(folder, program, size, every, *options):
     calls = [json.loads(line) for line in run("script", "-q", "--json", "-i", out).stdout.splitlines()]
     for tid in {tid for tid, _, _, _ in expected}:
         last, sampled = max(each["end_ns"] for each in calls if each.get("tid") == tid and "end_ns" in each), max(time for each, time, *_ in expected if each == tid)
-        check(f"{what}: no call of thread {tid} ends after its last sample", last <= sampled, f"{last - sampled} ns")
+        check(f"{what}: no call of thread {tid} lasts until its last sample", last < sampled, f"{last - sampled} ns")
     said = run("script", "-q", "-i", out, "--itrace=e").stdout
     check(f"{what}: no error is listed", "instruction trace error" not in said, said[:300])
     return out, stat
