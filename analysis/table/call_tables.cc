@@ -279,9 +279,9 @@ struct ThreadRow {
   CallThread times;
 };
 
-class ThreadsTable : public RowTable<ThreadRow> {
+class ThreadsTable : public HeldTable<ThreadRow> {
  public:
-  ThreadsTable(const Recording& recording, const TableRequest& request) : recording_(recording), request_(request), source_(recording, request) {}
+  ThreadsTable(const Recording& recording, const TableRequest& request) : HeldTable(recording), request_(request), source_(recording, request) {}
 
   Status init(const TableRequest& request) {
     using Row = ThreadRow;
@@ -362,7 +362,6 @@ class ThreadsTable : public RowTable<ThreadRow> {
       sum.*member += thread.*member;
   }
 
-  const Recording& recording_;
   const TableRequest request_;
   CallSource source_;
 };

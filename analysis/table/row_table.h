@@ -139,7 +139,7 @@ class RowTable : public Table {
   bool over_ = false, fill_now_ = false;
 };
 
-/// A table of what the recording holds without its trace. The end of the trace's progress is that of the table.
+/// A table of what the recording holds, at least without the columns on request. The end of the trace's progress is that of the table.
 template <typename Row>
 class HeldTable : public RowTable<Row> {
  public:

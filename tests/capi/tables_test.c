@@ -142,7 +142,7 @@ static void progress(void* user, uint64_t done, uint64_t total) {
 }
 
 static void test_control(const char* folder) {
-  static const char* const tables[] = {"blocks", "branches", "calls", "functions", "edges", "events", "gaps", "findings", "sections", "versions", "samples"};
+  static const char* const tables[] = {"blocks", "branches", "calls", "functions", "edges", "events", "gaps", "findings", "sections", "versions", "samples", "threads"};
   ptd_recording* recording = open_data(folder, "demo");
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
     for (uint32_t one = 0; one < 2; ++one) { /* all streams, or stream 1; a window */
@@ -207,6 +207,36 @@ static void test_control(const char* folder) {
   EXPECT(PTD_OK, ptd_close(recording));
 }
 
+/* Tables look at `cancelled` for each batch of blocks, and where no trace is decoded, too. */
+static void test_checks(const char* folder) {
+  static const char* const tables[] = {"blocks", "branches", "calls", "edges", "block_counts", "events", "gaps", "threads"};
+  enum { kMostBlocks = 1 << 14 };
+  ptd_recording* recording = open_data(folder, "kernel/kernel.bundle");
+  ptd_stream_info info = PTD_INIT(ptd_stream_info);
+  EXPECT(PTD_OK, ptd_get_stream(recording, 1, &info));
+  int64_t blocks = 0;
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
+    struct seen seen = {0, 0, 0, 1 << 30, 0, 0, NULL};
+    ptd_control control = PTD_INIT(ptd_control);
+    control.user = &seen;
+    control.cancelled = cancelled;
+    ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
+    options.control = &control;
+    options.last_ns = strcmp(tables[i], "threads") == 0 ? 0 : info.first_ns + (info.last_ns - info.first_ns) / 8; /* a part is enough */
+    struct ArrowArrayStream stream;
+    int status = 0;
+    EXPECT(PTD_OK, ptd_table(recording, tables[i], &options, &stream, NULL));
+    const int64_t rows = read_table(&stream, &status);
+    EXPECT(0, status);
+    if (i == 0) blocks = rows;
+    const int64_t least = strcmp(tables[i], "threads") == 0 ? 1 : blocks / kMostBlocks;
+    if (seen.calls < least) fprintf(stderr, "%s: cancelled() is called %d times for %lld blocks\n", tables[i], seen.calls, (long long)blocks);
+    EXPECT(1, least > 0 && seen.calls >= least);
+    stream.release(&stream);
+  }
+  EXPECT(PTD_OK, ptd_close(recording));
+}
+
 /* The codes of the header have the names of its enumerators. */
 static void test_names(void) {
 #define NAME(name, text) EXPECT(0, strcmp(text, ptd_code_name(PTD_ERROR_##name)))
@@ -227,6 +257,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   test_bad_arguments(argv[1]);
   test_control(argv[1]);
+  test_checks(argv[1]);
   test_names();
   if (failures != 0) fprintf(stderr, "%d failures\n", failures);
   return failures != 0;

@@ -7,12 +7,6 @@
 
 namespace ptd {
 
-namespace {
-
-constexpr uint32_t kItemsPerCheck = 4096;  // between two looks at `cancelled`
-
-}  // namespace
-
 FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
     : recording_(recording),
       request_(request),
@@ -20,6 +14,7 @@ FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
       contexts_(recording.streams().size()),
       total_bytes_(trace_bytes(recording, request.streams)) {
   cursor_.free_ended();
+  cursor_.set_check([this] { return is_check_due_ = true; });
   if (request.unit) cursor_.set_range(request.unit->from_offset, request.unit->to_offset);
   for (uint32_t i = 0; i < contexts_.size(); ++i) {
     contexts_[i].row.stream = i;
@@ -43,11 +38,16 @@ void FlowWalk::report() const {
   if (request_.progress) request_.progress(cursor_.decoded_bytes(), total_bytes_);
 }
 
+Status FlowWalk::check() {
+  if (request_.cancelled && request_.cancelled()) return Error{ErrorCode::cancelled, "the caller cancelled the operation", 0};
+  is_check_due_ = false;
+  report();
+  return {};
+}
+
 Result<FlowItem> FlowWalk::next() {
-  if (until_check_-- == 0) {
-    until_check_ = kItemsPerCheck;
-    if (request_.cancelled && request_.cancelled()) return Error{ErrorCode::cancelled, "the caller cancelled the operation", 0};
-    report();
+  if (is_check_due_) [[unlikely]] {
+    if (Status status = check(); !status) return status.error();
   }
   const FlowItem item = cursor_.next();
   if (item == FlowItem::mark) {

@@ -23,6 +23,8 @@ struct RowContext {
 class FlowWalk {
  public:
   FlowWalk(const Recording& recording, const TableRequest& request);
+  FlowWalk(const FlowWalk&) = delete;
+  FlowWalk& operator=(const FlowWalk&) = delete;
 
   /// As RecordingCursor::set_on_batch().
   void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) { cursor_.set_on_batch(on_batch); }
@@ -49,13 +51,14 @@ class FlowWalk {
     bool wanted = false;
   };
   void report() const;
+  [[nodiscard]] Status check();
 
   const Recording& recording_;
   const TableRequest request_;
   RecordingCursor cursor_;
   std::vector<Context> contexts_;  ///< one a stream
   const uint64_t total_bytes_;
-  uint32_t until_check_ = 0;
+  bool is_check_due_ = true;  ///< a batch was decoded since the last look at `cancelled`
 };
 
 }  // namespace ptd
