@@ -120,6 +120,7 @@ class BranchItems final : public ItemSource {
         control_.check();
         return true;
       });
+      source.cursor.set_past_end([&source](uint64_t segment) { return source.flow.is_open_before(segment); });
     }
   }
 

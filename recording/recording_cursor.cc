@@ -23,6 +23,11 @@ void RecordingCursor::set_check(const std::function<bool()>& goes_on) {
   for (Head& head : heads_.sources()) head.cursor.set_check(goes_on);
 }
 
+void RecordingCursor::set_past_end(const std::function<bool(uint32_t stream, uint64_t segment)>& goes_on) {
+  for (Head& head : heads_.sources())
+    head.cursor.set_past_end([goes_on, stream = head.stream](uint64_t segment) { return goes_on(stream, segment); });
+}
+
 void RecordingCursor::set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) {
   for (Head& head : heads_.sources()) head.cursor.set_on_batch(on_batch);
 }

@@ -19,8 +19,10 @@ struct StreamCursor::State {
   AuxSegment segment;
   std::vector<std::byte> scratch;
   bool in_segment = false;
+  bool past_end = false;  ///< the segment is after `time`
   uint64_t decoded_bytes = 0;  ///< of segments that are over
   std::function<bool()> goes_on;
+  std::function<bool(uint64_t segment)> goes_past_end;
   std::function<void(const Batch&, const BlockTable&, const AuxSegment&)> on_batch;
   Batch batch;
   EventJoin join;
@@ -28,13 +30,17 @@ struct StreamCursor::State {
 
   /// Fills the next batch; false at the end of the stream or of the wanted time.
   bool fill();
+  /// Whether the next item is not wanted.
+  [[nodiscard]] bool is_over() const { return past_end && !(goes_past_end && goes_past_end(segment.stream_offset_bytes)); }
 };
 
 bool StreamCursor::State::fill() {
   if (goes_on && !goes_on()) return false;
   if (!in_segment) {
     if (at >= last_offset || !recording->next_segment(stream, at, segment, scratch)) return false;
-    if (time.last < segment.time.first || segment.stream_offset_bytes >= last_offset) return false;
+    if (segment.stream_offset_bytes >= last_offset) return false;
+    past_end = past_end || time.last < segment.time.first;
+    if (is_over()) return false;
     if (!decoder) decoder = recording->make_decoder(stream);
     decoder->begin(segment);
   }
@@ -60,6 +66,8 @@ StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
 
 void StreamCursor::set_check(std::function<bool()> goes_on) { state_->goes_on = std::move(goes_on); }
 
+void StreamCursor::set_past_end(std::function<bool(uint64_t segment)> goes_on) { state_->goes_past_end = std::move(goes_on); }
+
 void StreamCursor::set_on_batch(std::function<void(const Batch&, const BlockTable&, const AuxSegment&)> on_batch) {
   state_->on_batch = std::move(on_batch);
 }
@@ -72,6 +80,7 @@ void StreamCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
 uint64_t StreamCursor::segment_offset() const { return state_->segment.stream_offset_bytes; }
 
 FlowItem StreamCursor::next() {
+  if (state_->is_over()) [[unlikely]] return FlowItem::end;
   FlowItem item = state_->cursor.next();
   while (item == FlowItem::end && state_->fill()) item = state_->cursor.next();
   return item;

@@ -26,6 +26,9 @@ class PTD_API RecordingCursor {
   /// Same as StreamCursor::set_check(), for each stream.
   void set_check(const std::function<bool()>& goes_on);
 
+  /// Same as StreamCursor::set_past_end(), for each stream.
+  void set_past_end(const std::function<bool(uint32_t stream, uint64_t segment)>& goes_on);
+
   /// Same as StreamCursor::set_on_batch(), for each stream.
   void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch);
 

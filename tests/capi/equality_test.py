@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -17,7 +18,10 @@ import ptdecode_c as ptd
 
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus"))
-API = ptd.Api(os.environ["PTDECODE_LIBRARY"])
+sys.path.insert(0, str(SOURCE / "tests/tables"))
+from arrow_reader import Library  # noqa: E402
+
+API, TABLES = ptd.Api(os.environ["PTDECODE_LIBRARY"]), Library(os.environ["PTDECODE_LIBRARY"])
 RECORDINGS = [SOURCE / "data" / name for name in ("user/plain.bundle", "user/pair.bundle", "user/patch.bundle", "demo", "arm/threads.bundle", "arm/changes.bundle")]
 RECORDINGS += [CORPUS / name for name in ("cs-juno_r1_1/snapshot", "ete-001-ack_test/snapshot", "cs-simpleperf-etm/perf.data", "pt-perfdata-skylake/perf.data")]
 TEMPORARY = tempfile.TemporaryDirectory()
@@ -179,6 +183,24 @@ class Equality(unittest.TestCase):
         self.assertEqual(set(part), set(whole) & set(part))
         self.assertTrue(all(first <= key[2] <= last for key in part))
 
+    def test_branches_at_the_end_of_a_time_range_have_their_targets(self):
+        """The range ends with a segment, and the last branch goes to code of the next one."""
+        recording = API.open(SOURCE / "data/kernel/kernel.bundle")
+        stream, first_ns, last_ns = 0, 24754087697, 24800483892
+        def branches(*times):
+            return [(branch.start, branch.to) for item in API.items(recording, ptd.BRANCHES, stream, *times) if item.kind == ptd.BRANCH_RUN
+                    and first_ns <= item.time_ns <= last_ns for branch in item.u.branches.items[:item.u.branches.count]]
+        whole = branches()
+        self.assertNotEqual(0, whole[-1][1])
+        self.assertEqual(whole, branches(first_ns, last_ns))
+        rows = TABLES.rows(recording, "branches", columns=["ip", "to"], stream=stream, first_ns=first_ns, last_ns=last_ns)
+        self.assertEqual(whole, [(row.get("ip", 0), row.get("to", 0)) for row in rows])
+        counted = collections.Counter()
+        for row in TABLES.rows(recording, "edges", columns=["ip", "to", "count"], stream=stream, first_ns=first_ns, last_ns=last_ns):
+            counted[row["ip"], row["to"]] += row["count"]
+        self.assertEqual(collections.Counter(pair for pair in whole if 0 not in pair), counted)
+        API.close(recording)
+
     @of_each
     def test_info_is_that_of_the_command_line(self, path, recording):
         self.assertEqual(json.loads(cli("info", "--json", "-i", path)), json.loads(API.text("ptd_info_json", recording)))
@@ -244,13 +266,13 @@ class Equality(unittest.TestCase):
         API.close(recording)
 
     def test_the_bounds_of_an_items_time_contain_it(self):
-        """Also where the clock goes past the end of its segment, as in data/kernel, and in gaps."""
-        paths = [SOURCE / "data/kernel/kernel.bundle", CORPUS / "pt-perfdata-skylake/perf.data"]
+        """Also where the clock goes past the end of its segment, as in data/kernel, in gaps, and where one of them is unknown."""
+        paths = [SOURCE / "data/kernel/kernel.bundle", CORPUS / "pt-perfdata-skylake/perf.data", CORPUS / "cs-Snowball/snapshot"]
         for path in filter(pathlib.Path.exists, paths):
             recording = API.open(path)
             for kind in (ptd.FLOW, ptd.BRANCHES):
-                wrong = [(item.kind, *times) for item in API.items(recording, kind) if None not in (times := [
-                    unknown(time) for time in (item.time_first_ns, item.time_ns, item.time_last_ns)]) and times != sorted(times)]
+                wrong = [(item.kind, *times) for item in API.items(recording, kind) if (times := [
+                    time for time in (item.time_first_ns, item.time_ns, item.time_last_ns) if time != ptd.UNKNOWN]) != sorted(times)]
                 self.assertEqual(wrong[:3], [], path)
             API.close(recording)
 

@@ -63,6 +63,8 @@ class BranchFlow {
   void take(FlowItem item, const StreamCursor& cursor);
   /// The stream is over: the last branch has no known target.
   void finish() { close(std::nullopt, false); }
+  /// Whether the last branch has no target yet and is in a segment before the one at `segment`. For StreamCursor::set_past_end().
+  [[nodiscard]] bool is_open_before(uint64_t segment) const { return open_ && runs_.back().segment != segment; }
   /// The next complete run; null: take() must be called first.
   [[nodiscard]] const BranchRun* next() {
     const size_t complete = runs_.size() - (open_ ? 1 : 0);

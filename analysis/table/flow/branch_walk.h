@@ -27,7 +27,11 @@ namespace ptd {
 class BranchWalk {
  public:
   /// `walk` must outlive it and is used by nothing else. `on_end`: called with each stream that has given its last run.
-  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {}
+  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {
+    walk_.set_past_end([this](uint32_t stream, uint64_t segment) { return flows_[stream].is_open_before(segment); });
+  }
+  BranchWalk(const BranchWalk&) = delete;
+  BranchWalk& operator=(const BranchWalk&) = delete;
 
   /// Moves to the next run with branches that are complete and wanted. False: there are no more. Errors: those of FlowWalk::next().
   [[nodiscard]] Result<bool> next() {

@@ -300,7 +300,9 @@ struct EdgeRow {
 class EdgesTable : public FlowTable<EdgeRow> {
  public:
   EdgesTable(const Recording& recording, const TableRequest& request)
-      : FlowTable(recording, request), flows_(recording.streams().size()) {}
+      : FlowTable(recording, request), flows_(recording.streams().size()) {
+    if (!request.pass) walk_.set_past_end([this](uint32_t stream, uint64_t segment) { return flows_[stream].is_open_before(segment); });
+  }
   Status init(const TableRequest& request) {
     const auto always = [](const EdgeRow&) { return true; };
     const auto from = [](const EdgeRow& row) { return row.from; };
