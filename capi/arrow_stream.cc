@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "capi/forked.h"
+
 namespace ptd::capi {
 
 namespace {
@@ -173,6 +175,7 @@ enum class StreamUse : uint8_t {
 };
 
 struct StreamData {
+  Origin origin;
   std::shared_ptr<const OpenedRecording> recording;
   std::shared_ptr<Control> control;
   std::unique_ptr<Table> table;  // destroyed before the recording, which it reads
@@ -214,14 +217,15 @@ int guarded_stream(ArrowArrayStream* stream, const Body& body) {
   if (in_callback_of(data->control->owner()) || !data->use.compare_exchange_strong(expected, StreamUse::busy)) return EBUSY;
   int status = EIO;
   try {
-    status = body(*data);
+    const bool lacks_threads = data->origin.is_forked() && data->table->has_threads();
+    status = lacks_threads ? set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, kForkedSentence) : body(*data);
   } catch (const Cancelled&) {
     status = set_error(*data, ECANCELED, PTD_ERROR_CANCELLED, "the caller cancelled the operation");
   } catch (const std::bad_alloc&) {
     status = set_error(*data, ENOMEM, PTD_ERROR_OUT_OF_MEMORY, "there is not enough memory");
   } catch (const std::system_error& error) {
     const bool forked = error.code() == std::errc::operation_not_permitted;  // see ParallelDecode::next()
-    status = set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, forked ? "the threads that decode are those of the process that this one was forked from"
+    status = set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, forked ? kForkedSentence
                                              : "the system refused a resource, such as a thread");
   } catch (...) {
     status = set_error(*data, EIO, PTD_ERROR_RESOURCES, "internal error");

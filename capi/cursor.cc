@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "capi/forked.h"
 #include "capi/items.h"
 #include "capi/message.h"
 #include "recording/bundle/plan.h"
@@ -19,6 +20,8 @@ struct OpenCursor {
   std::shared_ptr<const OpenedRecording> recording;
   std::unique_ptr<ItemSource> items;  // uses what is above
   bool over = false;
+  Origin origin;
+  bool has_threads = false;  ///< to decode
   ptd_code failed = PTD_OK;  ///< the error that ended it: its parts may be in any state
   /// Moves to the next item; false at the end.
   bool next(ptd_item& item) {
@@ -75,6 +78,7 @@ ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_option
       cursor->items = capi::make_branch_items(request, cursor->control);
     } else if (given.kind == PTD_CURSOR_CALLS) {
       cursor->items = capi::make_call_items(request, cursor->control);
+      cursor->has_threads = request.threads != 1;
     } else {
       return capi::bad_argument(message, "ptd_cursor_options.kind is not a ptd_cursor_kind");
     }
@@ -95,6 +99,7 @@ ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message) {
     auto& open = use.object<capi::OpenCursor>();
     if (open.failed != PTD_OK) return capi::fail(message, open.failed, "an earlier call with this cursor failed");
     const ptd_code code = capi::guarded(message, [&]() -> ptd_code {
+      if (open.has_threads && open.origin.is_forked()) return capi::fail(message, PTD_ERROR_RESOURCES, capi::kForkedSentence);
       if (open.control.cancelled()) throw capi::Cancelled();
       bool more = false;
       try {

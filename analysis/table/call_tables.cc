@@ -42,6 +42,8 @@ class CallSource {
     if (cancelled_) return Error{ErrorCode::cancelled, "the caller cancelled the operation", 0};
     return false;
   }
+  /// As Table::has_threads().
+  [[nodiscard]] bool has_threads() const { return request_.threads != 1 && request_.steps == nullptr && request_.pass == nullptr; }
   [[nodiscard]] const CallTree& tree() const { return cursor_.tree(); }
   [[nodiscard]] bool timed() const { return cursor_.timed(); }
   [[nodiscard]] bool wanted(const CallStep& step, const CallThread& thread) const {
@@ -99,6 +101,7 @@ class CallsTable : public RowTable<CallRow> {
                                                          [](const CallRow& row) { return row.fibre != kUnknownFibre; }, false));
     return choose(columns, request, "calls");
   }
+  [[nodiscard]] bool has_threads() const override { return source_.has_threads(); }
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
@@ -200,6 +203,7 @@ class FunctionsTable : public RowTable<FunctionRow> {
     add_code_columns(columns, *names_, [](const Row& row) { return row.id; });
     return choose(columns, request, "functions");
   }
+  [[nodiscard]] bool has_threads() const override { return source_->has_threads(); }
 
  protected:
   Result<bool> produce(std::vector<FunctionRow>& rows) override {
@@ -317,6 +321,7 @@ class ThreadsTable : public HeldTable<ThreadRow> {
     number("guessed_longjmps", &CallThread::guessed);
     return choose(columns, request, "threads");
   }
+  [[nodiscard]] bool has_threads() const override { return needs_calls() && source_.has_threads(); }
 
  protected:
   Result<bool> produce(std::vector<ThreadRow>& rows) override {

@@ -50,6 +50,8 @@ class Table {
   [[nodiscard]] virtual std::vector<ColumnInfo> columns() const = 0;
   /// The next rows: request.batch_rows of them, fewer at the end; no rows: the end. Errors: those of Recording::decode(), `cancelled`.
   [[nodiscard]] virtual Result<RowBatch> next() = 0;
+  /// Whether next() needs threads, which a forked child has not.
+  [[nodiscard]] virtual bool has_threads() const { return false; }
 };
 
 /// Returns the bytes of trace of these streams; empty: of all.

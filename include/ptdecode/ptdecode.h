@@ -19,8 +19,8 @@
  * Threads
  *  - Any number of threads may use different handles, and one ptd_recording, at the same time. It is freed with its last cursor and table.
  *  - A ptd_builder, ptd_cursor and ArrowArrayStream may move between threads, but only one thread may use it at a time. A call that meets
- *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing. A forked child can only free cursors and streams
- *    that decode on threads of the library: other calls return PTD_ERROR_RESOURCES (a stream: EAGAIN).
+ *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing. A forked child can only free its parent's cursors and
+ *    streams of calls with `threads` other than 1, which decode on threads: other calls return PTD_ERROR_RESOURCES (a stream: EAGAIN).
  *  - Callbacks run on the caller's thread or on threads of the library, one at a time for each handle. They must not call functions with
  *    the same cursor or builder: that gives PTD_ERROR_IN_USE. They must not throw or longjmp.
  *  - A failed cursor or stream cannot be continued: after PTD_ERROR_CANCELLED or another error, ptd_cursor_next() and get_next() return it again.
