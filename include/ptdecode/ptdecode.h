@@ -465,7 +465,7 @@ typedef struct ptd_item {
   uint32_t reserved;
   uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
   int64_t time_ns;                         /* the likeliest time. It never decreases within a stream */
-  int64_t time_first_ns, time_last_ns;     /* its bounds, which contain it */
+  int64_t time_first_ns, time_last_ns;     /* its bounds, which contain it; PTD_TIME_UNKNOWN: none on this side */
   union {
     struct {
       const ptd_block* blocks; /* live until the next call with this cursor */
