@@ -470,8 +470,10 @@ void CallFlow::take_pause(const FlowStep& step) {
   stop();
 }
 
-// The loss begins where flow resumed or an interrupt was taken, if no instruction was decoded since.
+// The loss begins where flow resumed or an interrupt was taken, if no instruction was decoded since and no time has passed there. It also begins where a
+// branch went, if the trace does not tell that place and time has passed there.
 void CallFlow::take_gap(const Gap& gap) {
+  const bool lost_branch = pending_ && pending_->way != Way::none;
   pending_.reset();
   FlowStep step;
   step.kind = FlowKind::gap;
@@ -479,7 +481,15 @@ void CallFlow::take_gap(const Gap& gap) {
   const bool comparable = timed_ || dates_.position() == 0;  // with the times that came before
   const bool known = dates_.in_ns() && gap.time.first != kTimeMin && gap.time.last != kTimeMax;
   // An earlier or equal time says nothing new: the steps since the last packet ran after it, and share the time up to the next one.
-  if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) put_out(dates_.anchor(gap.time.first));
+  if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) {
+    const bool passes = passes_time(gap.time.first);
+    if (passes && !lost_branch) prove();
+    if (passes && dates_.now() < done_by_) tell(done_by_, {});
+    if (!passes || !lost_branch) {
+      bound(done_by_);
+      put_out(dates_.anchor(gap.time.first));
+    }
+  }
   if (!unproved_.empty()) {
     const FlowStep first = unproved_.front();
     drop_unproved();

@@ -204,6 +204,11 @@ class LongInstruction(unittest.TestCase):
                 for other in ("enter", "leap", "back", "fill_uninterrupted", "now_ns"):
                     self.assertLess(rows[other]["self_ns"], 0.1 * min(called, jumped, returned, picked), other)
 
+    def test_what_leads_to_it_does_not_have_the_time_up_to_a_loss(self):
+        """Packets are lost while it runs. Where the last branch went is lost with them, but not when that was."""
+        _, rows = self.record("--no-retcomp", "--ovf", "1100", arguments=["quiet"])
+        self.assertLess(sum(rows[name]["self_ns"] for name in ("enter", "leap", "back", "pick", "fill_uninterrupted") if name in rows), 5_000_000)
+
     def test_an_instruction_that_is_interrupted_has_its_time(self):
         """REP STOSB does not retire until it has filled everything. Between two signals it is all that runs, and only timing packets say so."""
         for options in ((), ("--cyc",)):
