@@ -23,6 +23,17 @@ Bytes section_bytes_at(const Section& section, uint64_t address) {
   return offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes{};
 }
 
+// Whether the first `size_bytes` of two choices are known alike and equal.
+bool same_content(const Choice& a, const Choice& b, uint64_t size_bytes) {
+  if (a.bytes == nullptr || b.bytes == nullptr) return a.bytes == b.bytes;
+  size_bytes = std::min({size_bytes, a.size_bytes, b.size_bytes});
+  const auto is_known = [](const Choice& choice, uint64_t i) { return choice.mask == nullptr || choice.mask[i] != std::byte{0}; };
+  for (uint64_t i = 0; i < size_bytes; ++i) {
+    if (is_known(a, i) != is_known(b, i) || (is_known(a, i) && a.bytes[i] != b.bytes[i])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool CodeView::Scratch::fetch_cached(FetchResult& result) {
@@ -159,11 +170,15 @@ Choice CodeView::Scratch::plain_choice(SectionId id, uint64_t address, uint64_t 
   return choice;
 }
 
-// Returns what a space had when it forked, and shortens the part to where that ends.
+// Returns what a space had when it forked, and shortens the part to where that ends. Bytes that may have been changed before the fork, or after it, are
+// assumed.
 Choice CodeView::Scratch::from_parent(Part& part, Fork fork) {
   const Part up = next_part(fork.parent, part.first, part.last, {fork.when, fork.when}, false);
   part.last = up.last;
-  const Choice inherited = up.choice_count > 0 ? choices.back() : Choice{};
+  Choice inherited = up.choice_count > 0 ? choices.back() : Choice{};
+  for (size_t i = part.first_choice; i + 1 < choices.size(); ++i) {
+    if (!same_content(choices[i], inherited, part.last - part.first + 1)) inherited.flags = inherited.flags | CodeFlag::assumed;
+  }
   choices.resize(part.first_choice);
   return inherited;
 }

@@ -331,8 +331,14 @@ std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& spac
   }
   const FetchResult got = view.fetch(fork.parent, Ip{ip}, {fork.when, fork.when}, {}, candidates, span);
   if (got.status != FetchStatus::ok || got.count == 0) return {};
+  // What changed at some time around the fork may have changed before it, or after it.
   const CodeCandidate& newest = candidates[got.count - 1];
-  return {newest.bytes.first(std::min<uint64_t>(newest.bytes.size(), span)), any(newest.flags, CodeFlag::assumed)};
+  const auto is_certain = [&](size_t i) {
+    return std::ranges::all_of(candidates.first(got.count), [&](const CodeCandidate& c) { return i < c.bytes.size() && c.bytes[i] == newest.bytes[i]; });
+  };
+  size_t size = 1;
+  while (size < std::min<size_t>(newest.bytes.size(), span) && is_certain(size) == is_certain(0)) ++size;
+  return {newest.bytes.first(size), any(newest.flags, CodeFlag::assumed) || !is_certain(0)};
 }
 
 void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, uint64_t last) {

@@ -256,6 +256,34 @@ TEST(TimelineHeal, ForkSeesWhatWasMappedThen) {
   EXPECT_EQ(fetch(view, parent, 0x1004, at(81)).first_bytes(), "bb");
 }
 
+// Between the first and the last time of a change, a child has either content.
+TEST(TimelineHeal, AForkWithinTheTimeOfAChange) {
+  TimelineBuilder builder;
+  const SpaceId parent = builder.add_space();
+  builder.add_section(section(parent, 0x1000, filled(64, 0xaa), {TimeNs{10}, kTimeMax}));
+  builder.add_edit(edit(parent, 0x1004, bytes({0xaa, 0xaa}), bytes({0xaa, 0xbb}), during(40, 60)));
+  const SpaceId before = builder.fork_space(parent, TimeNs{39}), child = builder.fork_space(parent, TimeNs{50}), after = builder.fork_space(parent, TimeNs{61});
+  const SpaceId grandchild = builder.fork_space(child, TimeNs{70});
+  const SpaceId edited = builder.fork_space(parent, TimeNs{50}), proven = builder.fork_space(parent, TimeNs{50});
+  builder.add_edit(edit(edited, 0x1005, {}, bytes({0xcc}), at(80)));
+  builder.add_edit(edit(proven, 0x1005, bytes({0xaa}), bytes({0xcc}), at(80)));
+  const Timeline timeline = builder.build();
+  CodeView view(timeline);
+  const auto flags = [&](SpaceId space, uint64_t ip, uint64_t when) { return fetch(view, space, ip, at(when), 1).candidates.at(0).flags; };
+  EXPECT_TRUE(timeline.findings().empty());
+  EXPECT_EQ(fetch(view, before, 0x1005, at(90)).first_bytes(), "aa");
+  EXPECT_EQ(fetch(view, after, 0x1005, at(90)).first_bytes(), "bb");
+  for (const SpaceId space : {before, after, parent}) EXPECT_EQ(flags(space, 0x1005, 90), CodeFlag::none);
+  for (const SpaceId space : {child, grandchild}) {
+    EXPECT_EQ(flags(space, 0x1005, 75), CodeFlag::assumed);
+    EXPECT_EQ(flags(space, 0x1004, 75), CodeFlag::none);
+  }
+  EXPECT_EQ(flags(edited, 0x1005, 75), CodeFlag::assumed);
+  EXPECT_EQ(flags(edited, 0x1005, 90), CodeFlag::none);
+  EXPECT_EQ(fetch(view, proven, 0x1005, at(75)).first_bytes(), "aa");
+  EXPECT_EQ(flags(proven, 0x1005, 75), CodeFlag::none);
+}
+
 TEST(TimelineHeal, FrozenKeepsTheFirstVersion) {
   TimelineBuilder builder;
   builder.freeze_at_first_version();
