@@ -190,11 +190,11 @@ void SiteBuilder::learn(uint32_t offset, std::byte value) {
 
 SiteBuilder::Mismatch SiteBuilder::compare(const SiteInput& input, const SiteStep& step, Bytes held) {
   Mismatch mismatch;
-  const bool observed = step.kind == SiteStep::Kind::observe;
+  const bool observed = step.kind == SiteStep::Kind::observe, is_memory = observed || step.origin == EditOrigin::announced;
   for (uint32_t i = 0; i < held.size(); ++i) {
     const uint32_t offset = step.offset + i;
     Byte& byte = bytes_[offset];
-    if (byte.level == Level::absent && observed) continue;  // freed memory may contain anything
+    if (byte.level == Level::absent && is_memory) continue;  // freed memory may contain anything
     if (byte.level == Level::unknown && byte.set_by < 0 && !observed && step.new_bytes.empty() && input.outside_base) {
       byte.level = initial_[offset].level = Level::absent;
       byte.since = input.base_taken;

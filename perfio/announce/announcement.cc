@@ -208,7 +208,7 @@ AnnounceHistory AnnounceJoiner::finish() {
   if (history.attached) history.attached_at = attach->time;
   // Without a reader's record, what came before the first number was for somebody else.
   uint64_t next = history.attached ? attach->seq : pieces_.empty() ? 0 : pieces_.begin()->first;
-  TimeNs told = history.attached ? attach->time : kTimeMin;
+  TimeNs told = kTimeMin;  // the first ones may be older than the reader
   const auto add_gap = [&](uint64_t end, TimeNs until) {
     AnnounceGap* open = history.gaps.empty() ? nullptr : &history.gaps.back();
     if (open != nullptr && open->first_seq + open->count == next) {  // one gap, with parts of announcements in it

@@ -10,6 +10,8 @@
 #include "image/placed_name.h"
 #include "image/timeline_access.h"
 #include "recording/image/announced/live_code.h"
+#include "recording/image/announced/open_windows.h"
+#include "recording/image/announced/relists.h"
 
 namespace ptd {
 namespace {
@@ -28,49 +30,6 @@ Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string w
   return finding;
 }
 
-bool is_code(const Announcement& what) { return what.kind <= AnnounceKind::patch; }
-
-/// The times at which all run-times of an instance had relisted their code.
-class Relists {
- public:
-  explicit Relists(const std::vector<Announcement>& announcements) {
-    std::map<uint32_t, const Announcement*> begun;
-    for (const Announcement& what : announcements) {
-      if (is_code(what) && !what.relisted) runtimes_.try_emplace(what.runtime);
-      if (what.kind != AnnounceKind::relist) continue;
-      if (what.begin) {
-        begun[what.runtime] = &what;
-      } else if (const auto from = begun.find(what.runtime); from != begun.end()) {
-        runtimes_[what.runtime].push_back({from->second->seq, what.time.last});
-        begun.erase(from);
-      }
-    }
-  }
-  /// Returns when all code was relisted, by relists that began with number `seq` or later; kTimeMax if it was not.
-  [[nodiscard]] TimeNs all_after(uint64_t seq) const {
-    TimeNs latest = kTimeMin;
-    for (const auto& [runtime, relists] : runtimes_) {
-      const auto at = std::lower_bound(relists.begin(), relists.end(), seq, [](const Relist& r, uint64_t s) { return r.first_seq < s; });
-      if (at == relists.end()) return kTimeMax;
-      latest = std::max(latest, at->done);
-    }
-    return runtimes_.empty() ? kTimeMax : latest;
-  }
-  /// Returns whether number `seq` comes after the first relist of a run-time.
-  [[nodiscard]] bool is_later(uint32_t runtime, uint64_t seq, TimeNs time) const {
-    const auto relists = runtimes_.find(runtime);
-    if (relists == runtimes_.end() || relists->second.empty()) return false;
-    return relists->second.front().first_seq < seq && relists->second.front().done < time;
-  }
-
- private:
-  struct Relist {
-    uint64_t first_seq = 0;
-    TimeNs done;
-  };
-  std::map<uint32_t, std::vector<Relist>> runtimes_;
-};
-
 }  // namespace
 
 /// The code of one space while its announcements are applied in order.
@@ -81,6 +40,7 @@ class AnnouncedCode::Space {
     int32_t pid = -1;
     bool names_only = false;  ///< its code is known from elsewhere
     TimeNs forked = kTimeMin;  ///< when it was forked from a process that announced code
+    const Children* forks = nullptr;  ///< of all spaces, to those whose code is not known from elsewhere
   };
   Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, LiveCode live, CodeNames& names)
       : image_(image), mappings_(mappings), who_(who), memory_(std::move(memory)), live_(std::move(live)), names_(names) {}
@@ -104,8 +64,13 @@ class AnnouncedCode::Space {
     }
   }
   void finish() { pass(kTimeMax); }
-  /// Returns what a child starts with that is forked now.
-  [[nodiscard]] LiveCode fork() { return live_.fork(); }
+  /// Returns what a child starts with that is forked at this time. What `changing` has begun by then may be in it, or parts of it.
+  [[nodiscard]] LiveCode fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
+    LiveCode child = live_.fork();
+    const bool few = changing.at(when, [&](size_t i) { child.doubt(changes[i].what.address, changes[i].what.size_bytes); });
+    if (!few) image_.builder.add_lost_window(space, {when, kTimeMax});
+    return child;
+  }
 
  private:
   // Where all code is known, its bytes are not needed.
@@ -163,6 +128,7 @@ class AnnouncedCode::Space {
   void leave_open(const Change& change) {
     const bool is_new = change.what.kind == AnnounceKind::load && !live_.overlaps(change.what.address, change.what.size_bytes);
     if (is_new && !change.contradicts) return;
+    live_.doubt(change.what.address, change.what.size_bytes);
     const Interval window{change.time.first, change.known_since};
     suspect(window);
     const char* until = change.contradicts          ? "until a change of another name ended there"
@@ -205,15 +171,16 @@ class AnnouncedCode::Space {
   }
 
   // `what` does not change any more.
-  void add_section(uint64_t address, uint64_t size, const LiveFunction& what, TimeNs from, bool assumed = false, uint64_t skip = 0) {
+  void add_section(uint64_t address, uint64_t size, const LiveFunction& what, TimeNs from, bool assumed = false, uint64_t skip = 0,
+                   SpaceId space = kNoSpace) {
     if (who_.names_only) return;
     Section section;
-    section.space = who_.space;
+    section.space = space == kNoSpace ? who_.space : space;
     section.ip = Ip{address};
     section.size_bytes = size;
     section.live = {from, kTimeMax};
     section.path = kModule;
-    section.assumed = assumed;
+    section.assumed = assumed || what.assumed;
     if (what.code) section.code = {what.code, what.bytes().subspan(skip, size)};
     image_.add_section(std::move(section));
   }
@@ -239,6 +206,7 @@ class AnnouncedCode::Space {
     live.code = share(what.code);
     live.name = what.name;
     live.lines = lines_of(what);
+    if (!what.code.empty()) live.told = what.time.last;
     return live;
   }
 
@@ -252,43 +220,64 @@ class AnnouncedCode::Space {
   // `over_live`: it is written over code that may run until the end.
   void load(const Change& change, LiveFunction what, bool over_live) {
     const uint64_t address = change.what.address, size = change.what.size_bytes;
-    if (over_live && what.code) {
+    const bool is_edit = over_live && what.code && !what.assumed;
+    if (is_edit) {
       const Bytes code = what.bytes();
       add_edit(change, {code.begin(), code.end()});
     }
-    add_section(address, size, what, over_live && what.code ? change.time.last : change.time.first);
+    add_section(address, size, what, is_edit ? change.time.last : change.time.first);
+    if (!is_edit) add_to_children(change, what);
     set_live(address, std::move(what), change.time.first);
+  }
+
+  // Those that are forked while it is written have all of it, a part or nothing.
+  void add_to_children(const Change& change, const LiveFunction& what) {
+    const auto end = who_.forks->lower_bound({who_.space, change.time.last});
+    for (auto child = who_.forks->lower_bound({who_.space, change.time.first}); child != end; ++child)
+      add_section(change.what.address, change.what.size_bytes, what, child->first.second, true, 0, child->second);
   }
 
   void relist(const Change& change) {
     const Announcement& what = change.what;
     const LiveFunction* known = live_.find(what.address, what.size_bytes);
     LiveFunction listed = live_of(what);
-    if (known != nullptr && (!listed.code || (known->code && std::ranges::equal(known->bytes(), listed.bytes())))) {
-      if (known->name == what.name) return;
-      LiveFunction named = *known;
-      named.name = listed.name;
-      named.lines = listed.lines;
-      return set_live(what.address, std::move(named), change.time.first);
-    }
-    const bool contradicts = !change.after_loss && live_.overlaps(what.address, what.size_bytes) && !may_be_newer(change);
+    const bool is_known = known != nullptr && (!listed.code || (known->code && std::ranges::equal(known->bytes(), listed.bytes())));
+    if (is_known) return list_again(change, *known, listed);
+    const bool contradicts = change.lost_until == kTimeMin && live_.overlaps(what.address, what.size_bytes) && !may_be_newer(change);
     if (contradicts) contradict(change);
-    if (!change.after_loss && !contradicts) {  // older than this process's first record
-      const SectionId memory = mappings_.section_at(who_.space, Ip{what.address}, change.known_since);
-      const TimeNs from = memory == kNoSection ? kTimeMin : mappings_.section(memory).live.first;
-      add_section(what.address, what.size_bytes, listed, std::max(from, who_.forked), true);
-    }
-    const TimeNs from = contradicts ? change.time.first : change.known_since;
+    const SectionId memory = mappings_.section_at(who_.space, Ip{what.address}, change.time.first);
+    const TimeNs mapped = std::max(memory == kNoSection ? kTimeMin : mappings_.section(memory).live.first, who_.forked);
+    const bool is_older = change.lost_until == kTimeMin && !contradicts;  // than this process's first record
+    if (is_older && mapped < change.known_since) add_section(what.address, what.size_bytes, listed, mapped, true);
+    const TimeNs from = contradicts ? change.time.first : std::max(mapped, change.known_since);
     add_section(what.address, what.size_bytes, listed, from);
     set_live(what.address, std::move(listed), from);
   }
 
-  // A child may have changed what it inherited before a reader came, unless its first announcement was read.
+  // Code that is known already. Its bytes are certain from now on if they are given, and no longer certain if they are not and records were lost.
+  void list_again(const Change& change, LiveFunction known, const LiveFunction& listed) {
+    const Announcement& what = change.what;
+    const bool doubted = !listed.code && known.code && known.told <= change.lost_until, settled = listed.code && known.assumed;
+    const bool renamed = known.name != what.name;
+    if (renamed) known.name = listed.name, known.lines = listed.lines;
+    if (listed.code) known.told = listed.told;
+    if (doubted || settled) {
+      known.assumed = doubted;
+      known = live_.frozen(std::move(known));
+      add_section(what.address, what.size_bytes, known, change.time.first);
+    }
+    if (renamed) return set_live(what.address, std::move(known), change.time.first);
+    live_.set(what.address, std::move(known));
+  }
+
+  // A child may have changed what it inherited before a reader came, unless its first announcement was read. What is assumed may be anything.
   [[nodiscard]] bool may_be_newer(const Change& change) const {
     const Announcement& what = change.what;
-    bool inherited = true;
-    live_.each(what.address, what.size_bytes, [&](uint64_t, const LiveFunction& live) { inherited = inherited && live.since <= who_.forked; });
-    return change.joined_late && inherited;
+    bool newer = true;
+    live_.each(what.address, what.size_bytes, [&](uint64_t, const LiveFunction& live) {
+      newer = newer && (live.assumed || (change.joined_late && live.since <= who_.forked));
+    });
+    return newer;
   }
 
   // Code that a run-time lists is other than what it announced before, and no number is missing.
@@ -306,7 +295,7 @@ class AnnouncedCode::Space {
     LiveFunction moved = live_of(what);
     if (const LiveFunction* known = live_.find(what.old_address, what.size_bytes)) {
       LiveFunction old = moved.code || who_.names_only ? *known : live_.frozen(*known);
-      if (moved.code) std::tie(old.code, old.offset_bytes, old.writer) = std::tie(moved.code, moved.offset_bytes, moved.writer);
+      if (moved.code) old.take_code(moved);
       if (moved.lines) old.lines = moved.lines;
       if (!moved.name.empty()) old.name = moved.name;
       moved = std::move(old);
@@ -336,6 +325,7 @@ class AnnouncedCode::Space {
     const Announcement& what = change.what;
     if (what.code.empty()) {
       remove(what.address, what.size_bytes, change.time.first);
+      live_.forget(what.address, what.size_bytes);
       return report(FindingKind::bad_record, Ip{what.address}, change.time,
                     "a patch of " + range_text(what.address, what.size_bytes) + " was announced without its bytes: they are not known");
     }
@@ -459,11 +449,11 @@ void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& cha
     change.time = what.time;
     change.what = std::move(what);
     const Announcement& end = change.what;
-    change.after_loss = gap != history.gaps.begin();
+    if (gap != history.gaps.begin()) change.lost_until = std::prev(gap)->time.last;
     // If it began before a reader listened, either content may have run until it ended, and a list shows only the new one.
-    begun.end(change, history.attached && !change.after_loss);
+    begun.end(change, history.attached && change.lost_until == kTimeMin);
     change.known_since = history.attached ? history.attached_at : change.time.first;
-    if (change.after_loss) {
+    if (change.lost_until != kTimeMin) {
       change.known_since = std::min(std::prev(gap)->time.first, change.time.first);
     } else if (relists.is_later(end.runtime, end.seq, change.time.first)) {
       change.known_since = change.time.first;
@@ -496,7 +486,7 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
                          : std::to_string(gap.count) + " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last + ")";
     image.builder.add_finding(finding_of(FindingKind::records_lost, space, window,
                                          "process " + std::to_string(pid) + ": " + lost + ": its code is suspect " +
-                                             (told == kTimeMax ? "since then" : "until it announced all of it again")));
+                                             (told != kTimeMax ? "until it announced all of it again" : window.first == kTimeMin ? "throughout" : "since then")));
   }
 }
 
@@ -513,6 +503,15 @@ AnnouncedCode::Children AnnouncedCode::children_of(const Timeline& mappings) con
   return children;
 }
 
+AnnouncedCode::Children AnnouncedCode::forks_of(const Timeline& mappings, const std::set<SpaceId>& names_only) {
+  Children forks;
+  for (uint32_t id = 0; id < TimelineAccess::space_count(mappings); ++id) {
+    const Fork fork = TimelineAccess::fork_of(mappings, SpaceId{id});
+    if (fork.parent != kNoSpace && !names_only.contains(SpaceId{id})) forks.emplace(std::pair(fork.parent, fork.when), SpaceId{id});
+  }
+  return forks;
+}
+
 void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names) {
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
@@ -521,7 +520,7 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
                                              (count == 1 ? " record is" : " records are") + " not used: " + key.second));
   }
   LiveFunctions functions;
-  Children children = children_of(mappings);
+  const Children children = children_of(mappings), forks = forks_of(mappings, names_only);
   std::map<SpaceId, std::pair<LiveCode, TimeNs>> inherited;
   for (auto& [space, process] : joiners_) {  // parents first
     std::vector<Change> changes;
@@ -530,11 +529,13 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.time.last < b.time.last; });
     const auto start = inherited.find(space);
     const TimeNs forked = start == inherited.end() ? kTimeMin : start->second.second;
-    Space code(image, mappings, {space, process.pid, known, forked}, memory(space), start == inherited.end() ? LiveCode(functions) : start->second.first, names);
+    OpenWindows changing;
+    for (size_t i = 0; i < changes.size(); ++i) changing.add(changes[i].time, i);
+    Space code(image, mappings, {space, process.pid, known, forked, &forks}, memory(space), start == inherited.end() ? LiveCode(functions) : start->second.first, names);
     auto child = children.lower_bound({space, kTimeMin});
     const auto fork_until = [&, parent = space](TimeNs time) {
       for (; child != children.end() && child->first.first == parent && child->first.second < time; ++child)
-        inherited.insert_or_assign(child->second, std::pair(code.fork(), child->first.second));
+        inherited.insert_or_assign(child->second, std::pair(code.fork(child->second, child->first.second, changing, changes), child->first.second));
     };
     for (const Change& change : changes) {
       check_interrupt();

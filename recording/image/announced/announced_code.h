@@ -43,12 +43,12 @@ class AnnouncedCode {
     Interval time;                      ///< in which either content may run
     bool open = false;                  ///< no end is there
     TimeNs known_since;                 ///< of relisted code: it did not change since then; of an open one: what the range holds is known again
-    bool after_loss = false;            ///< of relisted code: it may have been generated in a gap
+    TimeNs lost_until = kTimeMin;       ///< the end of the last gap before it; kTimeMin: there was none
     bool unbegun = false;               ///< a patch without a begin: when it was written is not known
     bool contradicts = false;           ///< the begin should have been heard; of an open one: the next end there is of another name
     bool joined_late = false;           ///< its process had announced before a reader came
   };
-  using Children = std::multimap<std::pair<SpaceId, TimeNs>, SpaceId>;
+  using Children = std::multimap<std::pair<SpaceId, TimeNs>, SpaceId>;  ///< by the space that forked, and when
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
@@ -58,6 +58,7 @@ class AnnouncedCode {
   class Begun;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
   [[nodiscard]] Children children_of(const Timeline& mappings) const;
+  static Children forks_of(const Timeline& mappings, const std::set<SpaceId>& names_only);
   static void pair_ends(AnnounceHistory& history, std::vector<Change>& changes);
 
   std::map<SpaceId, Process> joiners_;

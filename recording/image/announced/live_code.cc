@@ -73,4 +73,19 @@ void LiveCode::patch(uint64_t address, Bytes bytes) {
   });
 }
 
+void LiveCode::forget(uint64_t address, uint64_t size_bytes) {
+  each(address, size_bytes, [&](uint64_t first, LiveFunction function) {
+    function.code = nullptr;
+    function.offset_bytes = function.writer = 0;
+    put(first, std::move(function));
+  });
+}
+
+void LiveCode::doubt(uint64_t address, uint64_t size_bytes) {
+  each(address, size_bytes, [&](uint64_t first, LiveFunction function) {
+    function.assumed = true;
+    put(first, std::move(function));
+  });
+}
+
 }  // namespace ptd

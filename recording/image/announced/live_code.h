@@ -21,8 +21,18 @@ struct LiveFunction {
   SharedText name;
   std::shared_ptr<const GeneratedLines> lines;  ///< null: not given
   TimeNs since;
+  TimeNs told;           ///< when its bytes were announced last
+  bool assumed = false;  ///< its bytes may have changed
 
   [[nodiscard]] Bytes bytes() const { return code ? Bytes(*code).subspan(offset_bytes, size_bytes) : Bytes(); }
+  /// Takes over bytes of the same size.
+  void take_code(const LiveFunction& other) {
+    code = other.code;
+    offset_bytes = other.offset_bytes;
+    writer = other.writer;
+    told = other.told;
+    assumed = other.assumed;
+  }
 };
 
 /// The functions of all processes. They live as long as this. Not thread-safe.
@@ -73,6 +83,10 @@ class LiveCode {
   void set(uint64_t address, LiveFunction function);
   /// Writes over each function that has bytes, as far as the range overlaps it.
   void patch(uint64_t address, Bytes bytes);
+  /// The bytes of each function that overlaps the range are no longer known.
+  void forget(uint64_t address, uint64_t size_bytes);
+  /// The bytes of each function that overlaps the range are assumed from now on.
+  void doubt(uint64_t address, uint64_t size_bytes);
   /// Returns the function with bytes that never change.
   [[nodiscard]] LiveFunction frozen(LiveFunction function) const {
     if (function.writer == writer_) functions_->copy_code(function, 0);

@@ -160,6 +160,56 @@ TEST_F(Announced, LostNumbersMakeOneProcessSuspectUntilTheRelist) {
   EXPECT_EQ(count(FindingKind::records_lost, "3 announcements of its generated code are lost (numbers 1 to 3)"), 1U);
 }
 
+// It says that the code is still there, and not what it is.
+TEST_F(Announced, AListWithoutBytesAfterALoss) {
+  const auto list = [&](std::vector<std::byte> code, uint64_t time) {
+    relist(PTD_ANNOUNCE_BEGIN, time);
+    say({.flags = PTD_ANNOUNCE_RELISTED, .size = 2, .code = std::move(code)}, time);
+    relist(PTD_ANNOUNCE_END, time);
+  };
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  list({}, 150);
+  lose(2);
+  list({}, 300);
+  list(bytes_of({0x11, 0xc3}), 400);
+  list({}, 500);
+  finish();
+  EXPECT_EQ(at(kJit, 160).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 350).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit, 350).flags, CodeFlag::assumed);
+  EXPECT_EQ(at(kJit, 450).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 550).flags, CodeFlag::none);
+}
+
+// A reader comes after them, and could have read them.
+TEST_F(Announced, NumbersLostBeforeTheReaderCame) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 500);
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  lose(2);
+  say({.code = bytes_of({0x33, 0xc3})}, 600);
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 500, kOther);
+  next_[kOther] = 2;
+  say({.code = bytes_of({0x33, 0xc3})}, 400, kOther);
+  finish();
+  EXPECT_EQ(at(kJit, 99).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit, 150).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 450, space_of(kOther)).flags, CodeFlag::suspect);
+  EXPECT_EQ(count(FindingKind::records_lost, "its code is suspect throughout"), 1U);
+}
+
+// What was lost first may be older than the reader, and what is listed then is not older than its memory.
+TEST_F(Announced, AListAfterTheFirstNumbersAreLost) {
+  say({.kind = PTD_ANNOUNCE_ATTACH}, 100);
+  lose(1);
+  relist(PTD_ANNOUNCE_BEGIN, 300);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x22, 0xc3})}, 310);
+  relist(PTD_ANNOUNCE_END, 320);
+  finish();
+  EXPECT_EQ(at(kJit, 200).bytes, Bytes8{0x22});
+  EXPECT_EQ(at(kJit, 200).flags, CodeFlag::suspect);
+  EXPECT_EQ(at(kJit, 400).flags, CodeFlag::none);
+}
+
 TEST_F(Announced, WithoutARelistItStaysSuspect) {
   say({.code = bytes_of({0x11, 0xc3})}, 100);
   lose(1);

@@ -83,6 +83,52 @@ TEST_F(Announced, NamesInARangeWithoutBytes) {
   EXPECT_EQ(name_at(kJit + 18, 150), "heap");
 }
 
+TEST_F(Announced, APatchWithoutBytesLeavesNoneOfItsFunction) {
+  constexpr uint64_t kNew = 0x20000;
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say({.address = kNew, .code = bytes_of({0x21, 0xc3})}, 110);
+  say({.kind = PTD_ANNOUNCE_PATCH, .size = 1}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kNew, .size = 1}, 200);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kJit + 64, .old_address = kJit, .size = 2}, 300);
+  map(kPid, kNew, "//anon", 400);
+  finish();
+  EXPECT_EQ(at(kJit, 250).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit + 64, 350).bytes, Bytes8{});
+  EXPECT_EQ(at(kNew, 450).bytes, Bytes8{});
+  EXPECT_EQ(name_at(kJit + 64, 350), "f");
+}
+
+// What the memory has between functions is of no interest to the run-time until it is loaded again.
+TEST_F(Announced, APatchThatCoversAPlaceThatWasLeft) {
+  say({.code = bytes_of({0x11, 0xc3}), .name = "f"}, 100);
+  say({.address = kJit + 2, .code = bytes_of({0x21, 0xc3}), .name = "g"}, 100);
+  say({.address = kJit + 4, .code = bytes_of({0x31, 0xc3}), .name = "h"}, 100);
+  say({.kind = PTD_ANNOUNCE_UNLOAD, .address = kJit + 2, .size = 2}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11, 0xc3, 0xcc, 0xcc, 0x31, 0xc3})}, 300);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12, 0xc3, 0xcc, 0xcc, 0x32, 0xc3})}, 310);
+  finish();
+  EXPECT_EQ(at(kJit, 400).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kJit + 2, 250).bytes, Bytes8{});
+  EXPECT_EQ(at(kJit + 4, 400).bytes, Bytes8{0x32});
+  EXPECT_EQ(at(kJit + 4, 400).flags, CodeFlag::none);
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+// What began and did not end is in a copy that was made then.
+TEST_F(Announced, AMoveOfCodeWhoseChangeDidNotEnd) {
+  const What begin{.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})};
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  say(begin, 200);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kJit + 64, .old_address = kJit, .size = 2}, 300);
+  say({.code = bytes_of({0x11, 0xc3})}, 400);
+  say(begin, 500);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 510);
+  finish();
+  EXPECT_EQ(at(kJit, 600).flags, CodeFlag::none);
+  EXPECT_EQ(at(kJit + 64, 600).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kJit + 64, 600).flags, CodeFlag::assumed);
+}
+
 // Otherwise hostile announcements take the size of the code times their number.
 TEST(LiveCode, PatchesAndCutsDoNotCopy) {
   LiveFunctions functions;

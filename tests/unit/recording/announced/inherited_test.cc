@@ -1,4 +1,7 @@
 // Announcements of forked children: their code is that of the parent at the fork.
+#include <set>
+
+#include "recording/image/announced/open_windows.h"
 #include "tests/unit/image/source_support.h"
 #include "tests/unit/recording/announced/announced_support.h"
 
@@ -90,6 +93,106 @@ TEST_F(AnnouncedByChild, AListAfterUnreadAnnouncements) {
   EXPECT_EQ(at(kJit, 350, kChildSpace).flags, CodeFlag::assumed);
   EXPECT_EQ(at(kJit, 450, kChildSpace).bytes, Bytes8{0x12});
   EXPECT_EQ(at(kJit, 450, kChildSpace).flags, CodeFlag::none);
+}
+
+/// The parent is forked between the begin and the end of each of its changes.
+class ForkedInAChange : public Announced {
+ protected:
+  static constexpr int32_t kChild = 40, kLater = 50;
+  static constexpr SpaceId kChildSpace{3}, kLaterSpace{4};
+  static constexpr uint64_t kLoaded = kJit + 64, kFresh = kJit + 128, kMoved = kJit + 192;
+
+  ForkedInAChange() {
+    say({.code = bytes_of({0x11, 0xc3}), .name = "f"}, 100);
+    say({.address = kLoaded, .code = bytes_of({0x21, 0xc3}), .name = "g"}, 100);
+    say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x11})}, 200);
+    say({.phase = PTD_ANNOUNCE_BEGIN, .address = kLoaded, .size = 2}, 200);
+    say({.phase = PTD_ANNOUNCE_BEGIN, .address = kFresh, .size = 2}, 200);
+    fork(kChild, 250);
+    say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 300);
+    say({.address = kLoaded, .code = bytes_of({0x22, 0xc3})}, 300);
+    say({.address = kFresh, .code = bytes_of({0x32, 0xc3})}, 300);
+    fork(kLater, 350);
+  }
+  void fork(int32_t child, uint64_t time) { feed(perfio::TaskRecord{child, kPid, child, kPid, time, false}, time, kPid); }
+};
+
+TEST_F(ForkedInAChange, WhatTheChildHasIsNotCertain) {
+  finish();
+  for (const uint64_t address : {kJit, kLoaded, kFresh}) {
+    EXPECT_EQ(at(address, 400, kChildSpace).flags, CodeFlag::assumed) << address;
+    EXPECT_EQ(at(address, 400, kLaterSpace).flags, CodeFlag::none) << address;
+    EXPECT_EQ(at(address, 400).flags, CodeFlag::none) << address;
+  }
+  EXPECT_EQ(at(kJit, 400, kLaterSpace).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kJit + 1, 400, kChildSpace).flags, CodeFlag::none);
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+// Old bytes prove what was there.
+TEST_F(ForkedInAChange, UntilTheChildAnnouncesIt) {
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kMoved, .old_address = kJit, .size = 2}, 400, kChild);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = kLoaded, .code = bytes_of({0x21})}, 400, kChild);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kLoaded, .code = bytes_of({0x23})}, 410, kChild);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .address = kFresh, .code = bytes_of({0x31, 0xc3})}, 420, kChild);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kMoved, .old_address = kJit, .size = 2}, 400, kLater);
+  finish();
+  EXPECT_EQ(at(kMoved, 450, kChildSpace).flags, CodeFlag::assumed);
+  EXPECT_EQ(at(kMoved, 450, kLaterSpace).bytes, Bytes8{0x12});
+  EXPECT_EQ(at(kMoved, 450, kLaterSpace).flags, CodeFlag::none);
+  EXPECT_EQ(at(kLoaded, 350, kChildSpace).bytes, Bytes8{0x21});
+  EXPECT_EQ(at(kLoaded, 450, kChildSpace).bytes, Bytes8{0x23});
+  EXPECT_EQ(at(kLoaded, 450, kChildSpace).flags, CodeFlag::none);
+  EXPECT_EQ(at(kFresh, 350, kChildSpace).flags, CodeFlag::assumed);
+  EXPECT_EQ(at(kFresh, 450, kChildSpace).bytes, Bytes8{0x31});
+  EXPECT_EQ(at(kFresh, 450, kChildSpace).flags, CodeFlag::none);
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+TEST_F(ForkedInAChange, AListSettlesWhatTheChildHas) {
+  say({.flags = PTD_ANNOUNCE_RELISTED, .code = bytes_of({0x11, 0xc3}), .name = "f"}, 400, kChild);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .address = kLoaded, .code = bytes_of({0x24, 0xc3}), .name = "g"}, 400, kChild);
+  finish();
+  EXPECT_EQ(at(kJit, 450, kChildSpace).bytes, Bytes8{0x11});
+  EXPECT_EQ(at(kLoaded, 450, kChildSpace).bytes, Bytes8{0x24});
+  for (const uint64_t address : {kJit, kLoaded}) {
+    EXPECT_EQ(at(address, 350, kChildSpace).flags, CodeFlag::assumed);
+    EXPECT_EQ(at(address, 450, kChildSpace).flags, CodeFlag::none);
+  }
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+// The records of a patch are lost after the fork. The next patch shows it, but not that it was later than the fork.
+TEST_F(Announced, APatchIsInsertedAroundAFork) {
+  say({.code = bytes_of({0x11, 0xc3})}, 100);
+  feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
+  say({.address = kJit + 64, .code = bytes_of({0x21, 0xc3})}, 200);
+  lose(2);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .code = bytes_of({0x12})}, 300);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x13})}, 310);
+  finish();
+  EXPECT_EQ(count(FindingKind::poke_healed), 1U);
+  EXPECT_TRUE(any(at(kJit, 400, SpaceId{3}).flags, CodeFlag::assumed));
+}
+
+TEST(OpenWindows, ThoseThatContainAMoment) {
+  OpenWindows windows;
+  windows.add({TimeNs{10}, TimeNs{20}}, 1);
+  windows.add({TimeNs{5}, TimeNs{30}}, 2);
+  windows.add({TimeNs{15}, TimeNs{15}}, 3);
+  const auto at = [&](uint64_t time) {
+    std::multiset<size_t> found;
+    EXPECT_TRUE(windows.at(TimeNs{time}, [&](size_t number) { found.insert(number); }));
+    return found;
+  };
+  using Found = std::multiset<size_t>;
+  EXPECT_EQ(at(5), Found{2});
+  EXPECT_EQ(at(15), (Found{1, 2}));
+  EXPECT_EQ(at(20), Found{2});
+  EXPECT_EQ(at(30), Found{});
+  OpenWindows many;
+  for (size_t i = 0; i <= OpenWindows::kMost; ++i) many.add({TimeNs{1}, TimeNs{9}}, i);
+  EXPECT_FALSE(many.at(TimeNs{5}, [](size_t) { FAIL(); }));
 }
 
 }  // namespace
