@@ -366,15 +366,16 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   return {data->certain(site, first).first, data->certain(site, last).last};
 }
 
-// Adds other moments, at which its bytes are live with these flags, to a candidate. If only some of its versions are healed, the moment decides whether
-// the bytes are: then they are certain at none, and each fetch says it for the moments that it is asked for.
+// Adds other moments, at which its bytes are live with these flags, to a candidate. If only some of its versions are healed or assumed, the moment decides
+// whether the bytes are: then they are certain at none, and each fetch says it for the moments that it is asked for.
 void CodeView::Scratch::merge(uint32_t index, CodeFlag flags, Interval possible, Interval certain) {
   CodeCandidate& candidate = out[index];
   bool& differs = merged[index].differs;
-  differs = differs || any(flags, CodeFlag::healed) != any(candidate.flags, CodeFlag::healed);
+  for (const CodeFlag flag : {CodeFlag::healed, CodeFlag::assumed}) differs = differs || any(flags, flag) != any(candidate.flags, flag);
   candidate.possible = hull(candidate.possible, possible);
   candidate.certain = differs ? Interval{kTimeMax, kTimeMin} : join_certain(candidate.certain, certain, when);
   if (!any(flags, CodeFlag::healed)) candidate.flags = candidate.flags & ~CodeFlag::healed;
+  candidate.flags = candidate.flags | (flags & ~CodeFlag::healed);
 }
 
 // Merges the choice into a candidate with the same bytes. A static key switched thousands of times has two contents, so versions that share
@@ -425,7 +426,6 @@ void CodeView::Scratch::emit() {
     if (known.bytes.size() != filled || std::memcmp(known.bytes.data(), bytes.data(), filled) != 0) continue;
     merge(i, candidate.flags, candidate.possible, candidate.certain);
     known.version = std::min(known.version, candidate.version);
-    known.flags = known.flags | (candidate.flags & ~CodeFlag::healed);
     return;
   }
   if (count >= out.size()) {

@@ -390,7 +390,7 @@ void SiteBuilder::write_versions(const SiteInput& input) {
   seal(input, first_version);
 }
 
-// Appends the current content of bytes_ as a version, unless nothing has changed.
+// Appends the current content of bytes_ as a version, unless nothing has changed, also not how certain it is.
 void SiteBuilder::push_version(const SiteInput& input, const SiteStep* step, uint64_t first_version) {
   const uint32_t size = input.size;
   std::array<std::byte, size_t{2} * kMaxSiteBytes> content{};
@@ -418,7 +418,7 @@ void SiteBuilder::push_version(const SiteInput& input, const SiteStep* step, uin
     const Version& earlier = data_.versions[data_.versions.size() - back];
     if (earlier.known != version.known) continue;
     if (length != 0 && std::memcmp(data_.bytes(earlier), content.data(), length) != 0) continue;
-    if (back == 1) return;
+    if (back == 1 && earlier.flags == version.flags) return;
     version.bytes_offset = earlier.bytes_offset;
     data_.versions.push_back(version);
     return;

@@ -284,6 +284,32 @@ TEST(TimelineHeal, AForkWithinTheTimeOfAChange) {
   EXPECT_EQ(flags(proven, 0x1005, 75), CodeFlag::none);
 }
 
+// A mapping that is assumed, and a proof later: the same bytes, certain at some times only.
+TEST(TimelineHeal, TheSameBytesAssumedAndCertain) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  const CodeBytes code = filled(16, 0xaa);
+  const auto map = [&](uint64_t time, bool assumed) {
+    Section mapped = section(space, 0x1000, code, {TimeNs{time}, kTimeMax});
+    mapped.assumed = assumed;
+    builder.add_section(std::move(mapped));
+  };
+  map(10, false);
+  map(30, true);
+  map(50, false);
+  builder.add_edit(edit(space, 0x1004, bytes({0xaa}), bytes({0xbb}), at(90)));
+  CodeView view(builder.build());
+  for (const uint64_t ip : {0x1004U, 0x1008U}) {
+    EXPECT_EQ(fetch(view, space, ip, at(20), 1).candidates.at(0).flags, CodeFlag::none);
+    EXPECT_EQ(fetch(view, space, ip, at(40), 1).candidates.at(0).flags, CodeFlag::assumed);
+    EXPECT_EQ(fetch(view, space, ip, at(60), 1).candidates.at(0).flags, CodeFlag::none);
+    const Got both = fetch(view, space, ip, during(20, 40), 1);
+    ASSERT_EQ(both.candidates.size(), 1U);
+    EXPECT_EQ(both.candidates[0].flags, CodeFlag::assumed);
+    EXPECT_TRUE(both.candidates[0].certain.empty());
+  }
+}
+
 TEST(TimelineHeal, FrozenKeepsTheFirstVersion) {
   TimelineBuilder builder;
   builder.freeze_at_first_version();
