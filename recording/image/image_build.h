@@ -28,7 +28,7 @@ struct UserMapping {
   FileId file_id;
   bool shared = false;   ///< MAP_SHARED
   bool assumed = false;  ///< it is a guess that this file is mapped there
-  bool again = false;    ///< anonymous memory that was mapped there before
+  bool again = false;    ///< anonymous memory, or a file's, that was mapped there before
   bool was_writable = false;  ///< a private mapping that is, or was, writable and executable: the program may have changed its code
   std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };

@@ -1,5 +1,5 @@
 // Ranges of mapped memory while records are read: LatestMappings, the last mapping of each kind at an address; AnonymousRanges, the executable
-// anonymous memory of each space; WritableCode, the code of files that a program may have changed. Private to recording.
+// anonymous memory of each space; MappedFiles, the files in each; WritableCode, the code of files that a program may have changed. Private to recording.
 #pragma once
 
 #include <algorithm>
@@ -153,6 +153,35 @@ class AnonymousRanges {
   std::map<SpaceId, SharedRanges> ranges_;  // not adjacent
   std::map<SpaceId, SharedRanges> others_;  // what replace() got and no add() after it, with its time
   std::map<SpaceId, std::vector<MappedMemory>> memory_;
+};
+
+/// The files that are mapped at each address. Not thread-safe.
+class MappedFiles {
+ public:
+  /// Adds mapping number `index`. Returns whether only mappings were at all of its addresses for which is_same(number) is true.
+  template <typename IsSame>
+  bool add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const IsSame& is_same) {
+    SharedRanges& ranges = ranges_[space];
+    uint64_t at = first;
+    bool same = true;
+    for (const SharedRanges::Range& known : cut(ranges, first, first + size_bytes)) {
+      same = same && known.first == at && is_same(known.content);
+      at = known.end;
+    }
+    ranges.insert({first, first + size_bytes, index});
+    return same && at == first + size_bytes;
+  }
+  /// Anonymous memory was mapped there.
+  void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
+    if (const auto found = ranges_.find(space); found != ranges_.end()) (void)cut(found->second, first, first + size_bytes);
+  }
+  /// A child starts with the memory of its parent.
+  void fork(SpaceId parent, SpaceId child) {
+    if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
+  }
+
+ private:
+  std::map<SpaceId, SharedRanges> ranges_;
 };
 
 /// The parts of private file mappings that have been writable and executable at once, in each space. Taking the permission away again changes no

@@ -106,6 +106,7 @@ class SidebandFold {
   void end_inherited(const std::map<SpaceId, AddressRanges>& named);
   [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
   [[nodiscard]] bool hides_given_code(const UserMapping& mapping) const;
+  [[nodiscard]] bool keeps_patches(UserMapping& mapping);
   void fold_mappings(const perfio::Features& features);
   void add_guest_mapping(UserMapping& mapping);
   void report_unknown_processes();
@@ -233,6 +234,7 @@ class SidebandFold {
   const std::vector<perfio::EventAttr>* attrs_ = nullptr;
   AnnouncedCode announced_;
   AnonymousRanges anonymous_;
+  MappedFiles mapped_files_;
   WritableCode writable_code_;
   std::map<std::pair<std::string, uint64_t>, uint64_t> file_places_;  // path, and offset minus address -> number for writable_code_
   struct AuxEnd {

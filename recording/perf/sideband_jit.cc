@@ -260,6 +260,7 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     return add_file_mapping(std::move(mapping));
   }
   (void)writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, 0, false);
+  mapped_files_.replace(mapping.space, mapping.ip.value, mapping.size_bytes);
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
   for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from)) {
@@ -269,6 +270,19 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     mapping.again = piece.again;
     mappings_.push_back(mapping);
   }
+}
+
+// Whether two mappings show the same bytes at an address, unless the program wrote to them.
+static bool is_same_file(const UserMapping& a, const UserMapping& b) {
+  const auto path = [](const UserMapping& mapping) {
+    constexpr std::string_view kDeleted = " (deleted)";
+    const std::string_view path = mapping.path;
+    return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : path;
+  };
+  const bool other_build = !a.build_id.empty() && !b.build_id.empty() && a.build_id != b.build_id;
+  const bool other_file = a.file_id.inode != 0 && b.file_id.inode != 0 && a.file_id.inode != b.file_id.inode;
+  return path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build && !other_file &&
+         a.was_writable == b.was_writable && a.label == b.label;
 }
 
 // The record of a changed protection looks like that of a new mapping. One of the same file at the same place keeps what the program wrote there.
@@ -286,6 +300,7 @@ void SidebandFold::add_file_mapping(UserMapping mapping) {
     mapping.size_bytes = piece.size_bytes;
     mapping.file_offset_bytes = offset + (piece.first - begin.value);
     mapping.was_writable = piece.was_writable;
+    mapping.again = mapped_files_.add(mapping.space, piece.first, piece.size_bytes, mappings_.size(), [&](size_t before) { return is_same_file(mappings_[before], mapping); });
     mappings_.push_back(mapping);
   }
 }

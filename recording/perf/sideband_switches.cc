@@ -340,6 +340,7 @@ bool SidebandFold::check_fork(const perfio::Record& record, perfio::TaskRecord& 
 void SidebandFold::on_fork(SpaceId parent, SpaceId child) {
   forks_.add(parent, child);
   anonymous_.fork(parent, child);
+  mapped_files_.fork(parent, child);
   writable_code_.fork(parent, child);
   if (jitdump_spaces_.contains(parent)) jitdump_spaces_.insert(child);
   if (mapped_.contains(parent)) mapped_.insert(child);

@@ -32,6 +32,12 @@ Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string w
 
 }  // namespace
 
+/// What a space has at one moment.
+struct AnnouncedCode::State {
+  LiveCode live;
+  PatchedFiles files;
+};
+
 /// The code of one space while its announcements are applied in order.
 class AnnouncedCode::Space {
  public:
@@ -41,9 +47,13 @@ class AnnouncedCode::Space {
     bool names_only = false;  ///< its code is known from elsewhere
     TimeNs forked = kTimeMin;  ///< when it was forked from a process that announced code
     const Children* forks = nullptr;  ///< of all spaces, to those whose code is not known from elsewhere
+    bool any_remapped = false;        ///< in some space
   };
-  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, LiveCode live, CodeNames& names)
-      : image_(image), mappings_(mappings), who_(who), memory_(std::move(memory)), live_(std::move(live)), names_(names) {}
+  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, std::vector<Remapped> remapped, State start, CodeNames& names)
+      : image_(image), mappings_(mappings), who_(who), memory_(std::move(memory)), remapped_(std::move(remapped)), live_(std::move(start.live)),
+        files_(std::move(start.files)), names_(names) {
+    std::ranges::stable_sort(remapped_, {}, &Remapped::when);
+  }
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
@@ -65,9 +75,9 @@ class AnnouncedCode::Space {
   }
   void finish() { pass(kTimeMax); }
   /// Returns what a child starts with that is forked at this time. What `changing` has begun by then may be in it, or parts of it.
-  [[nodiscard]] LiveCode fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
-    LiveCode child = live_.fork();
-    const bool few = changing.at(when, [&](size_t i) { child.doubt(changes[i].what.address, changes[i].what.size_bytes); });
+  [[nodiscard]] State fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
+    State child{live_.fork(), files_};
+    const bool few = changing.at(when, [&](size_t i) { child.live.doubt(changes[i].what.address, changes[i].what.size_bytes); });
     if (!few) image_.builder.add_lost_window(space, {when, kTimeMax});
     return child;
   }
@@ -78,8 +88,13 @@ class AnnouncedCode::Space {
     return code.empty() || who_.names_only ? nullptr : std::make_shared<std::vector<std::byte>>(code);
   }
 
-  // Anonymous memory that became executable by `until` shows the code that was announced there before.
+  // Anonymous memory that became executable by `until` shows the code that was announced there before. Patches of a file's code that was mapped again
+  // are not certain from then on.
   void pass(TimeNs until) {
+    for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= until; ++next_remapped_) {
+      const Remapped& range = remapped_[next_remapped_];
+      files_.remap(range, [&](uint64_t address, Bytes bytes, const LiveFunction& patch) { doubt_patch(address, bytes, patch, range.when); });
+    }
     memory_.pass(until, [this](const MappedMemory& memory) {
       live_.each(memory.first, memory.end - memory.first, [&](uint64_t begin, const LiveFunction& live) {
         const uint64_t first = std::max(begin, memory.first), end = std::min(begin + live.size_bytes, memory.end);
@@ -90,6 +105,25 @@ class AnnouncedCode::Space {
         }
       });
     });
+  }
+
+  void doubt_patch(uint64_t address, Bytes bytes, const LiveFunction& patch, TimeNs when) {
+    while (!who_.names_only && !bytes.empty()) {
+      const SectionId id = mappings_.section_at(who_.space, Ip{address}, when);
+      if (id == kNoSection || id != mappings_.section_at(who_.space, Ip{address}, patch.told)) return;
+      Section section = mappings_.section(id);
+      const uint64_t skip = address - section.ip.value, size = std::min<uint64_t>(bytes.size(), section.size_bytes - skip);
+      section.space = who_.space;
+      section.ip = Ip{address};
+      section.size_bytes = size;
+      section.file_offset_bytes += skip;
+      section.live = {when, kTimeMax};
+      section.code = {patch.code, bytes.first(size)};
+      section.assumed = true;
+      image_.builder.add_section(std::move(section));
+      bytes = bytes.subspan(size);
+      address += size;
+    }
   }
 
   // Whether all of the range was mapped executable at some time: memory is often made executable after the code is announced. A recording
@@ -332,14 +366,18 @@ class AnnouncedCode::Space {
     if (change.unbegun) apply_unbegun(change);
     add_edit(change, what.code);
     live_.patch(what.address, what.code);
+    if (who_.any_remapped) files_.patch(what.address, std::make_shared<std::vector<std::byte>>(what.code), change.time.last, live_);
   }
 
   ImageBuild& image_;
   const Timeline& mappings_;
   Who who_;
   FreshMemory memory_;
+  std::vector<Remapped> remapped_;
+  size_t next_remapped_ = 0;
   uint64_t refused_ = 0;
   LiveCode live_;
+  PatchedFiles files_;
   CodeNames& names_;
   TimeNs latest_ = kTimeMin;
 };
@@ -359,7 +397,15 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   process.pid = pid;
   const bool has_code = (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
   if (has_code) process.code.add(parsed->address, parsed->size_bytes);
+  if (parsed->kind == AnnounceKind::patch) process.patched.add(parsed->address, parsed->size_bytes);
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
+}
+
+void AnnouncedCode::remap(SpaceId space, int32_t pid, const Remapped& range) {
+  Process& process = joiners_[space];
+  process.pid = pid;
+  process.remapped.push_back(range);
+  any_remapped_ = true;
 }
 
 /// The changes that were announced to begin and not yet to end.
@@ -490,28 +536,6 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
   }
 }
 
-// The processes that announced code, by the one that they descend from and the time at which their line left it.
-AnnouncedCode::Children AnnouncedCode::children_of(const Timeline& mappings) const {
-  std::vector<Fork> nearest(TimelineAccess::space_count(mappings));  // each space's fork from a process that announced code
-  Children children;
-  for (uint32_t id = 0; id < nearest.size(); ++id) {
-    const Fork fork = TimelineAccess::fork_of(mappings, SpaceId{id});
-    if (fork.parent == kNoSpace) continue;
-    nearest[id] = has(fork.parent) || fork.parent.value >= id ? fork : nearest[fork.parent.value];
-    if (has(SpaceId{id}) && has(nearest[id].parent)) children.emplace(std::pair(nearest[id].parent, nearest[id].when), SpaceId{id});
-  }
-  return children;
-}
-
-AnnouncedCode::Children AnnouncedCode::forks_of(const Timeline& mappings, const std::set<SpaceId>& names_only) {
-  Children forks;
-  for (uint32_t id = 0; id < TimelineAccess::space_count(mappings); ++id) {
-    const Fork fork = TimelineAccess::fork_of(mappings, SpaceId{id});
-    if (fork.parent != kNoSpace && !names_only.contains(SpaceId{id})) forks.emplace(std::pair(fork.parent, fork.when), SpaceId{id});
-  }
-  return forks;
-}
-
 void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names) {
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
@@ -521,7 +545,7 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
   }
   LiveFunctions functions;
   const Children children = children_of(mappings), forks = forks_of(mappings, names_only);
-  std::map<SpaceId, std::pair<LiveCode, TimeNs>> inherited;
+  std::map<SpaceId, std::pair<State, TimeNs>> inherited;
   for (auto& [space, process] : joiners_) {  // parents first
     std::vector<Change> changes;
     const bool known = names_only.contains(space);
@@ -531,7 +555,8 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     const TimeNs forked = start == inherited.end() ? kTimeMin : start->second.second;
     OpenWindows changing;
     for (size_t i = 0; i < changes.size(); ++i) changing.add(changes[i].time, i);
-    Space code(image, mappings, {space, process.pid, known, forked, &forks}, memory(space), start == inherited.end() ? LiveCode(functions) : start->second.first, names);
+    State begin = start == inherited.end() ? State{LiveCode(functions), PatchedFiles(functions)} : start->second.first;
+    Space code(image, mappings, {space, process.pid, known, forked, &forks, any_remapped_}, memory(space), std::move(process.remapped), std::move(begin), names);
     auto child = children.lower_bound({space, kTimeMin});
     const auto fork_until = [&, parent = space](TimeNs time) {
       for (; child != children.end() && child->first.first == parent && child->first.second < time; ++child)

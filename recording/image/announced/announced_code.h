@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfio/announce/announcement.h"
+#include "recording/image/announced/patched_files.h"
 #include "recording/image/image_build.h"
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
@@ -29,6 +30,13 @@ class AnnouncedCode {
     const auto process = joiners_.find(space);
     return process == joiners_.end() ? nullptr : &process->second.code;
   }
+  /// Returns whether the process announced patches there.
+  [[nodiscard]] bool patches(SpaceId space, Ip ip, uint64_t size_bytes) const {
+    const auto process = joiners_.find(space);
+    return process != joiners_.end() && process->second.patched.overlap(ip.value, size_bytes);
+  }
+  /// A file's code was mapped again. Where this process, or one that it descends from, has patched it by then, either content is possible.
+  void remap(SpaceId space, int32_t pid, const Remapped& range);
   [[nodiscard]] bool empty() const { return joiners_.empty() && refused_.empty(); }
   /// Adds sections, edits, removals, names, windows of lost records and findings. `mappings` has the executable mappings of the recording.
   /// `memory` gives that of a space. Of the spaces in `names_only`, all code is known already: it gets names.
@@ -52,8 +60,10 @@ class AnnouncedCode {
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
-    AddressRanges code;
+    AddressRanges code, patched;
+    std::vector<Remapped> remapped;
   };
+  struct State;
   class Space;
   class Begun;
   void take_history(ImageBuild& image, SpaceId space, bool names_only, AnnounceHistory history, std::vector<Change>& changes) const;
@@ -65,6 +75,7 @@ class AnnouncedCode {
   std::map<std::pair<int32_t, std::string>, uint64_t> refused_;  ///< by process and sentence: records
   std::map<std::pair<int32_t, std::string>, std::pair<SpaceId, TimeNs>> refused_at_;
   uint64_t bytes_ = 0;
+  bool any_remapped_ = false;
 };
 
 }  // namespace ptd

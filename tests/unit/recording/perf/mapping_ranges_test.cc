@@ -119,5 +119,21 @@ TEST(LatestMappings, LikeASearchBackward) {
   }
 }
 
+TEST(MappedFiles, OneThatWasThereBefore) {
+  MappedFiles files;
+  constexpr SpaceId kParent{1}, kChild{2};
+  const auto is_even = [](uint64_t number) { return number % 2 == 0; };
+  const auto add = [&](SpaceId space, uint64_t first, uint64_t size, size_t number) { return files.add(space, first, size, number, is_even); };
+  EXPECT_FALSE(add(kParent, 100, 50, 2)) << "nothing was there";
+  EXPECT_TRUE(add(kParent, 110, 20, 4)) << "a part";
+  EXPECT_TRUE(add(kParent, 100, 50, 6)) << "three parts";
+  EXPECT_FALSE(add(kParent, 90, 20, 8)) << "more than was there";
+  files.fork(kParent, kChild);
+  EXPECT_FALSE(add(kParent, 120, 10, 9) && add(kParent, 110, 30, 10)) << "another file in between";
+  EXPECT_TRUE(add(kChild, 110, 30, 12));
+  files.replace(kChild, 120, 1);
+  EXPECT_FALSE(add(kChild, 110, 30, 14));
+}
+
 }  // namespace
 }  // namespace ptd
