@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +17,22 @@
 #include "recording/data/open_request.h"
 #include "recording/image/image_build.h"
 #include "recording/perf/sideband_fold.h"
+#include "tests/unit/image/source_support.h"
 
 namespace ptd {
+
+/// Saved files of which a test says what mappings show.
+class SavedInFolder : public SavedFiles {
+ public:
+  int64_t saved_at_ns(const MappedPath&) override { return 1; }
+  std::vector<Copy> later_copies(const MappedPath&) override { return {}; }
+  std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string&) override { return {}; }
+  std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
+  std::vector<std::string> troubles() const override { return {}; }
+
+ protected:
+  image_test::TempDir dir_;
+};
 
 class Announced : public ::testing::Test {
  protected:

@@ -1,5 +1,4 @@
 // Announcements of generated code -> sections, edits, names, suspect windows and findings.
-#include "tests/unit/image/source_support.h"
 #include "tests/unit/recording/announced/announced_support.h"
 
 namespace ptd {
@@ -40,21 +39,13 @@ TEST_F(Announced, MemoryInPlaceOfAFileShowsWhatWasAnnouncedSince) {
 }
 
 /// Copies of memory: each begins with the time of its mapping.
-class CopiesByTime : public SavedFiles {
+class CopiesByTime : public SavedInFolder {
  public:
   OfMapping of_mapping(const MappedPath& wanted) override {
     if (wanted.path != "//anon") return {};
     const auto file = MappedFile::open(dir_.write("copy-" + std::to_string(wanted.time_ns), std::vector<std::byte>(4096, std::byte(wanted.time_ns))));
     return {file.ok() ? *file : nullptr, true};
   }
-  int64_t saved_at_ns(const MappedPath&) override { return 1; }
-  std::vector<Copy> later_copies(const MappedPath&) override { return {}; }
-  std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string&) override { return {}; }
-  std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
-  std::vector<std::string> troubles() const override { return {}; }
-
- private:
-  image_test::TempDir dir_;
 };
 
 // A change of protection is reported as a mapping. What a process announces is more exact than a copy of its memory, and says nothing of other processes.

@@ -1,7 +1,6 @@
 // Announced patches of the code of files, whose mappings are recorded again when their protection changes.
 #include <memory>
 
-#include "tests/unit/image/source_support.h"
 #include "tests/unit/recording/announced/announced_support.h"
 
 namespace ptd {
@@ -10,7 +9,7 @@ namespace {
 using image_test::bytes_of;
 
 /// Two libraries, the same in all mappings.
-class TwoLibraries : public SavedFiles {
+class TwoLibraries : public SavedInFolder {
  public:
   OfMapping of_mapping(const MappedPath& wanted) override {
     image_test::SmallElf elf;
@@ -18,14 +17,6 @@ class TwoLibraries : public SavedFiles {
     const auto file = MappedFile::open(dir_.write(wanted.path.substr(wanted.path.rfind('/') + 1), elf.bytes()));
     return {file.ok() ? *file : nullptr, false};
   }
-  int64_t saved_at_ns(const MappedPath&) override { return 1; }
-  std::vector<Copy> later_copies(const MappedPath&) override { return {}; }
-  std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string&) override { return {}; }
-  std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
-  std::vector<std::string> troubles() const override { return {}; }
-
- private:
-  image_test::TempDir dir_;
 };
 
 class PatchedFile : public Announced {
