@@ -48,6 +48,13 @@ void CallFlow::begin_segment(const AuxSegment& segment, bool window) {
   if (!epoch_time_.contains(when())) begin_epoch();
 }
 
+// A mark comes, perhaps after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If time
+// has passed since the flow was there, by done_by_, it passed in the code that comes next.
+[[gnu::always_inline]] inline void CallFlow::resolve_ahead(const Mark& mark) {
+  const bool switches = has_thread_ && mark.tid != tid_;
+  if (switches ? pending_.has_value() : is_dated(mark) && passes_time(likeliest(mark))) [[unlikely]] look_ahead(mark, switches);
+}
+
 void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   if (blocks_ != &blocks) {
     blocks_ = &blocks;
@@ -67,9 +74,7 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
         take_blocks(cursor_.blocks());
         break;
       case FlowItem::mark:
-        if ((pending_ && switches(cursor_.mark())) || ((pending_ || inlined_code_) && passes_time(likeliest(cursor_.mark())))) {
-          resolve_ahead(cursor_.mark());
-        }
+        if (pending_ || inlined_code_) resolve_ahead(cursor_.mark());
         take_mark(cursor_.mark());
         break;
       case FlowItem::event:
@@ -84,10 +89,7 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   }
 }
 
-// A mark comes, perhaps after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If time
-// has passed since the flow was there, by done_by_, it passed in the code that comes next.
-void CallFlow::resolve_ahead(const Mark& mark) {
-  const bool switches = this->switches(mark);
+void CallFlow::look_ahead(const Mark& mark, bool switches) {
   if (!switches) next_mark_ = std::max(next_mark_, likeliest(mark));
   if (!epoch_time_.contains(when())) begin_epoch();
   FlowCursor ahead = cursor_;
@@ -99,7 +101,7 @@ void CallFlow::resolve_ahead(const Mark& mark) {
     if (to && !switches) enter_inlined_at(*to);
   } else if (item == FlowItem::blocks && switches) {
     const Node& to = node(ahead.blocks().front().node);
-    if (pending_) resolve(to.at(), to.ip);
+    resolve(to.at(), to.ip);
   } else if (item == FlowItem::blocks) {
     const Block& next = ahead.blocks().front();
     arrive(next);

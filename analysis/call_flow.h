@@ -291,7 +291,7 @@ class CallFlow {
   [[nodiscard]] TimeNs when() const { return std::clamp(std::max(dates_.now(), next_mark_), segment_time_.first, segment_time_.last); }
   void begin_epoch();
   void resolve_ahead(const Mark& mark);
-  [[nodiscard]] bool switches(const Mark& mark) const { return has_thread_ && mark.tid != tid_; }
+  void look_ahead(const Mark& mark, bool switches);
   void take_blocks(std::span<const Block> blocks);
   void arrive(const Block& block);
   bool ends(const Block* at);
