@@ -24,8 +24,10 @@ PROGRAMS = [("first", 2, ["-pie", "-fPIE"]), ("second", 3, ["-pie", "-fPIE", "-W
 STATIC = [name for name, _, flags in PROGRAMS if "-static" in flags]
 AT_PHDR, AT_ENTRY = 3, 9
 
+
 def entry_of(program):
     return struct.unpack_from("<Q", program.read_bytes(), 24)[0]
+
 
 class Exec(unittest.TestCase):
     @classmethod
@@ -135,6 +137,7 @@ class Exec(unittest.TestCase):
         self.assertIn(f"already hit {2 * sum(calls)} times", parts[5], errors)
         self.assertEqual(re.findall(r"executing new program: (\S+)", parts[4]), [str(program) for program in self.programs[-2::-1]], errors)
         self.assertIn(f"main in section .text of {self.programs[0]}", parts[6], errors)
+
 
 if __name__ == "__main__":
     for tool in ("gdb", "qemu-x86_64"):
