@@ -95,7 +95,7 @@ void show_sites(const Recording& recording, const ChangedFlow& flow, const std::
     for (uint32_t number = 0; number < std::min<uint32_t>(site.versions, kListedVersions); ++number) {
       const Timeline::VersionInfo version = timeline.version(sites[i], number);
       say(fmt::format("    version {} {:<42} {}", number, time_text(version.certain.empty() ? version.possible : version.certain),
-                      version.known ? hex_text(version.bytes) + "  " + one_line_text(version.bytes, site.ip, true) : "(no code)"));
+                      version.known ? hex_text(version.bytes) + "  " + version_line(recording, sites[i], number, true) : "(no code)"));
     }
     if (site.versions > kListedVersions) say(fmt::format("    and {} more", site.versions - kListedVersions));
     const auto ran = flow.ran.find(sites[i]);

@@ -104,8 +104,7 @@ int list_difference(const Recording& recording, const DiffRange& range, bool att
       continue;
     ++differences;
     output.write(fmt::format("~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, site_symbol_text(recording, id), old_bytes,
-                             a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes,
-                             b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
+                             version_line(recording, id, *before, att_syntax), new_bytes, version_line(recording, id, *after, att_syntax)));
   }
   const std::string where = range.size_bytes == 0 ? std::string() : fmt::format(" in {:x}-{:x}", range.first.value, range.first.value + range.size_bytes);
   output.write(fmt::format("{}{} between {} and {}\n", counted(differences, "difference"), where, time_text({times.first, times.first}),

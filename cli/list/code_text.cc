@@ -66,20 +66,6 @@ Interval trace_time(const Recording& recording) {
   return span.empty() ? Interval{} : span;
 }
 
-std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {
-  const Disassembler disassembler(syntax(att_syntax));
-  constexpr int kListed = 6;  // a line stays one that can be read
-  std::string text;
-  for (int listed = 0; !bytes.empty(); ++listed) {
-    const Insn insn = classify(bytes, ExecMode::bits64);
-    if (insn.length_bytes == 0 || listed == kListed) return text + (text.empty() ? "" : "; ") + "...";
-    text += (text.empty() ? "" : "; ") + disassembler.text(bytes.first(insn.length_bytes), ip, ExecMode::bits64);
-    bytes = bytes.subspan(insn.length_bytes);
-    ip = ip + insn.length_bytes;
-  }
-  return text;
-}
-
 namespace {
 
 /// One line for each instruction: `line(ip, code, bytes, text)`, or `line` of a place without bytes.
@@ -124,24 +110,60 @@ std::string instructions_text(const Recording& recording, CodeSpot spot, uint64_
   return code_lines(recording, spot, size_bytes, att_syntax, line, [](Ip, const char* why) { return fmt::format("({})\n", why); });
 }
 
-std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot) {
+namespace {
+
+/// Reads the instructions of a space at a moment: those of the latest content possible then, with the bytes of `version`, if given, in their place.
+class InsnReader {
+ public:
+  InsnReader(const Recording& recording, SpaceId space, TimeNs when, Ip version_ip = {}, Bytes version = {})
+      : view_(recording.timeline()), mode_(mode_of(recording)), space_(space), when_(when), version_ip_(version_ip), version_(version) {}
+
+  /// Returns the bytes of the instruction at `ip`, empty if they are unknown or no instruction. Valid until the next call.
+  [[nodiscard]] Bytes read(Ip ip) {
+    std::array<CodeCandidate, 4> candidates;
+    const FetchResult fetched = view_.fetch(space_, ip, Interval{when_, when_}, {}, candidates);
+    const Bytes code = fetched.count == 0 ? Bytes() : candidates[fetched.count - 1].bytes;
+    size_t size = std::min(code.size(), insn_.size());
+    std::copy_n(code.begin(), size, insn_.begin());
+    for (size_t i = 0; i < version_.size(); ++i) {
+      const uint64_t at = version_ip_.value + i - ip.value;
+      if (at > size || at >= insn_.size()) continue;
+      insn_[at] = version_[i];
+      size = std::max<size_t>(size, at + 1);
+    }
+    const Bytes bytes = Bytes(insn_).first(size);
+    return bytes.first(executed_insn(bytes, mode_).length_bytes);
+  }
+
+  /// Returns the address of the instruction that lies across `ip`, as the instructions from `start` on are read.
+  [[nodiscard]] std::optional<Ip> covering(Ip start, Ip ip) {
+    while (start < ip) {
+      const size_t length = read(start).size();
+      if (length == 0) return std::nullopt;
+      if (ip - start < length) return start;
+      start = start + length;
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] ExecMode mode() const { return mode_; }
+
+ private:
+  CodeView view_;
+  ExecMode mode_;
+  SpaceId space_;
+  TimeNs when_;
+  Ip version_ip_;
+  Bytes version_;
+  std::array<std::byte, kFetchSpanBytes> insn_{};
+};
+
+std::optional<Ip> covering_instruction(const Recording& recording, InsnReader& reader, CodeSpot spot) {
   constexpr uint64_t kMaxBytes = 1U << 20;
   const std::optional<Symbol> symbol = recording.symbolizer().find(spot.space, spot.ip, spot.when);
   if (!symbol || symbol->offset_bytes > kMaxBytes) return std::nullopt;
-  const ExecMode mode = mode_of(recording);
-  CodeView view(recording.timeline());
-  std::array<CodeCandidate, 4> candidates;
-  for (Ip ip = symbol->start; ip < spot.ip;) {
-    const FetchResult fetched = view.fetch(spot.space, ip, Interval{spot.when, spot.when}, {}, candidates);
-    const size_t length = fetched.count == 0 ? 0 : classify(candidates[fetched.count - 1].bytes, mode).length_bytes;
-    if (length == 0) return std::nullopt;
-    if (spot.ip - ip < length) return ip;
-    ip = ip + length;
-  }
-  return std::nullopt;
+  return reader.covering(symbol->start, spot.ip);
 }
-
-namespace {
 
 /// A moment of an interval that is not one of its bounds, if it has another.
 TimeNs moment_in(Interval when) {
@@ -150,25 +172,40 @@ TimeNs moment_in(Interval when) {
   return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
 }
 
-/// The instructions that begin in `size_bytes` at a place, and the one within which it lies, joined by "; ". What follows may change at other times.
-std::string line_at(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
-  constexpr uint64_t kLineBytes = 24;
-  const Ip end = spot.ip + std::min(kLineBytes, size_bytes);
-  spot.ip = covering_instruction(recording, spot).value_or(spot.ip);
-  const ExecMode mode = mode_of(recording);
-  CodeView view(recording.timeline());
-  std::array<CodeCandidate, 4> candidates;
-  std::vector<std::byte> code;
-  for (Ip at = spot.ip; at < end; at = spot.ip + code.size()) {
-    const FetchResult fetched = view.fetch(spot.space, at, {spot.when, spot.when}, {}, candidates);
-    if (fetched.count == 0) break;
-    const Bytes bytes = candidates[fetched.count - 1].bytes;
-    const size_t length = classify(bytes, mode).length_bytes;
-    code.insert(code.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length != 0 ? length : bytes.size()));
-    if (length == 0) break;
+/// The first instructions that begin in `size_bytes` at a place, after the one within which it lies, joined by "; "; "..." if there are more.
+std::string line_at(const Recording& recording, InsnReader& reader, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  constexpr int kListed = 6;  // a line stays one that can be read
+  const Disassembler disassembler(syntax(att_syntax));
+  const Ip end = spot.ip + size_bytes;
+  std::string text;
+  Ip at = covering_instruction(recording, reader, spot).value_or(spot.ip);
+  for (int listed = 0; at < end; ++listed) {
+    const Bytes bytes = reader.read(at);
+    if (!text.empty()) text += "; ";
+    if (bytes.empty() || listed == kListed) return text + "...";
+    text += disassembler.text(bytes, at, reader.mode());
+    at = at + bytes.size();
   }
-  return one_line_text(code, spot.ip, att_syntax);
+  return text;
 }
+
+}  // namespace
+
+std::optional<Ip> covering_instruction(const Recording& recording, CodeSpot spot) {
+  InsnReader reader(recording, spot.space, spot.when);
+  return covering_instruction(recording, reader, spot);
+}
+
+std::string version_line(const Recording& recording, SiteId site, uint32_t number, bool att_syntax) {
+  const Timeline::SiteInfo info = recording.timeline().site(site);
+  const Timeline::VersionInfo version = recording.timeline().version(site, number);
+  if (!version.known) return {};
+  const CodeSpot spot{info.space, info.ip, moment_in(version.certain.empty() ? version.possible : version.certain)};
+  InsnReader reader(recording, spot.space, spot.when, spot.ip, version.bytes);
+  return line_at(recording, reader, spot, version.bytes.size(), att_syntax);
+}
+
+namespace {
 
 // The mappings `ids` that followed each other at an address, in order of time; empty if there was only one.
 std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
@@ -186,8 +223,9 @@ std::string mappings_text(const Recording& recording, std::vector<SectionId> ids
     const Bytes bytes = known.first(std::min<uint64_t>(known.size(), size_bytes));
     text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
                         section.assumed ? " {assumed}" : "");
+    InsnReader reader(recording, space, moment_in(live));
     text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
-                        bytes.empty() ? "" : line_at(recording, {space, ip, moment_in(live)}, bytes.size(), att_syntax));
+                        bytes.empty() ? "" : line_at(recording, reader, {space, ip, moment_in(live)}, bytes.size(), att_syntax));
   }
   if (ids.size() > kListedVersions) text += fmt::format("        and {} more\n", ids.size() - kListedVersions);
   return text;
@@ -238,7 +276,7 @@ std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint
       const std::string bytes = version.known ? hex_text(version.bytes) : "(no code, or bytes unknown)";
       text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(version.certain.empty() ? version.possible : version.certain), bytes,
                           flag_text(version.flags));
-      if (version.known) text += fmt::format("        {:<46} {}\n", "", one_line_text(version.bytes, site.ip, att_syntax));
+      if (version.known) text += fmt::format("        {:<46} {}\n", "", version_line(recording, id, number, att_syntax));
     }
     if (site.versions > kListedVersions) text += fmt::format("        and {} more\n", site.versions - kListedVersions);
   }

@@ -31,8 +31,9 @@ struct CodeSpot {
 [[nodiscard]] std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when);
 /// The site's name at the latest time at which it held code: out-of-line code has a name only while it exists.
 [[nodiscard]] std::string site_symbol_text(const Recording& recording, SiteId site);
-/// The first instructions of `bytes`, joined by "; "; "..." if there are more.
-[[nodiscard]] std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax);
+/// The first instructions of a version of a site, from the one within which the site lies on, joined by "; "; "..." if there are more. Empty if the
+/// version's bytes are unknown.
+[[nodiscard]] std::string version_line(const Recording& recording, SiteId site, uint32_t number, bool att_syntax);
 /// First and last moment of the recording's trace, as far as known.
 [[nodiscard]] Interval trace_time(const Recording& recording);
 

@@ -84,13 +84,25 @@ class Watcher {
     versions.reserve(kMaxVersions);  // keeps continued_ valid
     RanVersion& version = versions.emplace_back();
     version.bytes = bytes;
-    version.text = one_line_text(ran, site.ip, true);
+    version.text = line_of(node, offset, ran.size());
     version.first = version.last = now_;
     version.times = 1;
     for (const NodeId before : recent_) add_lines(before, version.around, "  ");
     add_lines(node, version.around, "> ");
     continued_ = &version;
     wanted_after_ = kBlocksAfter;
+  }
+
+  /// The instructions of a block that lie in `size_bytes` at an offset, in part at least.
+  std::string line_of(NodeId node, uint64_t offset_bytes, uint64_t size_bytes) {
+    const BlockInfo& info = nodes_.info(node);
+    std::string text;
+    for (const CachedInsn& insn : nodes_.insns(node)) {
+      if (insn.offset_bytes + insn.length_bytes <= offset_bytes || insn.offset_bytes >= offset_bytes + size_bytes) continue;
+      const Bytes bytes = nodes_.bytes(node).subspan(insn.offset_bytes, insn.length_bytes);
+      text += (text.empty() ? "" : "; ") + disassembler_.text(bytes, info.ip + insn.offset_bytes, info.mode);
+    }
+    return text;
   }
 
   void add_lines(NodeId node, std::vector<std::string>& lines, std::string_view lead) {

@@ -8,9 +8,12 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
+
+import perf_file
 
 PTDECODE = os.environ["PTDECODE"]
 BUNDLE = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "kernel" / "kernel.bundle"
@@ -99,6 +102,42 @@ class PatchedProgram(unittest.TestCase):
         text = self.image("target", "--diff", f"{times[3] + 1e-6:.9f},{times[9] + 1e-6:.9f}")
         self.assertIn("\n2 differences in ", text)
         self.assertEqual(re.findall(r"^[-+]", text, re.M), ["-", "+"])
+
+
+TEXT_POKE = 20  # PERF_RECORD_TEXT_POKE
+
+
+class Versions(unittest.TestCase):
+    def test_of_arm_code(self):
+        """A64 encodings: ADD (immediate), NOP, and B with imm26 = 3 at 0x211004."""
+        bundle = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "arm" / "changes.bundle"
+        done = subprocess.run([PTDECODE, "image", "-q", "-i", bundle, "--tid", "26129", "211000", "--size", "8", "--versions"], capture_output=True, text=True, check=True)
+        shown = set(re.findall(r"\.\.[\d.]* +((?:[0-9a-f]{2} ?){8})\n +\S+ +(.*)$", done.stdout, re.M))
+        self.assertEqual(shown, {("00 04 00 91 1f 20 03 d5", "add x0, x0, #1; nop"), ("00 04 00 91 03 00 00 14", "add x0, x0, #1; b #0x211010")})
+
+    def test_of_a_poked_operand(self):
+        """Text pokes of a call's displacement alone, 4 of its 5 bytes, are shown with the whole instruction."""
+        demo = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+        with tempfile.TemporaryDirectory() as folder:
+            recording = pathlib.Path(folder) / "demo"
+            shutil.copytree(demo, recording)
+            raw, place, calls = bytearray((demo / "data").read_bytes()), 0, []
+            for at, kind, _ in perf_file.records(raw)[0]:
+                if kind != TEXT_POKE:
+                    continue
+                address, old_size, new_size = struct.unpack_from("<QHH", raw, at + 8)
+                old, new = raw[at + 20:at + 20 + old_size], raw[at + 20 + old_size:at + 20 + old_size + new_size]
+                if old[:1] != b"\xe8" or new[:1] != b"\xe8":
+                    continue
+                place = place or address
+                self.assertEqual(address, place)
+                struct.pack_into("<QHH8s2x", raw, at + 8, address + 1, 4, 4, bytes(old[1:] + new[1:]))
+                calls.append(f"call {address + 5 + struct.unpack_from('<i', new, 1)[0]:#x}")
+            (recording / "data").chmod(0o644)
+            (recording / "data").write_bytes(raw)
+            done = subprocess.run([PTDECODE, "image", "-q", "-i", recording, f"{place:x}", "--size", "5", "--versions"], capture_output=True, text=True, check=True)
+        text = done.stdout[done.stdout.index(f"{place + 1:x} "):]
+        self.assertEqual(re.findall("^ +(call .*)$", text, re.M)[-len(calls):], calls, done.stdout)
 
 
 if __name__ == "__main__":
