@@ -10,6 +10,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/mapped_kind.h"
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
 #include "recording/data/absent_trace.h"
@@ -66,7 +67,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
   }
   if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR, or use --kcore-after with a vmcore";
   if (path == "[vdso]") return "decode on a kernel with the same vdso, or supply the vdso below --symfs ROOT";
-  if (path.starts_with("//anon") || path.starts_with("[") || path.empty()) {
+  if (path.starts_with("[") || (is_anonymous(path) && build_id.empty())) {
     return fmt::format(
         "code generated at run time: record a jitdump (perf record -k mono with the run-time's agent); a copy of a file's text: --map "
         "PID:FILE,off=N@{:#x}",

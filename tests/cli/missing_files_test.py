@@ -231,6 +231,25 @@ class MissingFiles(unittest.TestCase):
         self.assertIn(f"{image} ({reasons}", said)
 
     @unittest.skipUnless(shutil.which("qemu-x86_64"), "no qemu-x86_64")
+    def test_code_of_a_memfd_is_in_no_file(self):
+        """The mapping of a file becomes that of a memfd: its record has another path of the same length."""
+        image, program = self.folder / "core.image", self.folder / "maps"
+        image.write_bytes(b"\xb8\x01\x00\x00\x00\xc3")  # mov $1, %eax; ret
+        subprocess.run([CC, "-x", "c", "-", "-o", program], text=True, check=True, input="""
+            #include <fcntl.h>
+            #include <sys/mman.h>
+            int main(int count, char** words) {
+              return ((int (*)(void))mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(words[count - 1], O_RDONLY), 0))() != 1;
+            }""")
+        done = self.run_it("record", "--emulate", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.recording, "--", program, image)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path = str(image).encode()
+        self.recording.write_bytes(self.recording.read_bytes().replace(path + b"\0", b"/memfd:".ljust(len(path), b"c") + b"\0"))
+        said = self.run_it("stat", "-i", self.recording).stderr
+        self.assertRegex(said, r"(?s)/memfd:c+.*supply: code generated at run time: record a jitdump")
+        self.assertNotIn("--symfs", said)
+
+    @unittest.skipUnless(shutil.which("qemu-x86_64"), "no qemu-x86_64")
     def test_a_bundle_names_code_that_ran_and_that_it_leaves_out(self):
         """A file that is no program has no build id, and its inode is no proof for others: /etc/shadow has one, too."""
         holder = tempfile.TemporaryDirectory()
