@@ -2,6 +2,7 @@
 #include "ptdecode/symbols.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -99,12 +100,15 @@ struct Symbolizer::State {
     std::shared_ptr<FileSymbols> symbols;  // of all paths of the file
   };
   std::unordered_map<std::string, KnownFile> files;                           // by file_key
+  std::vector<std::atomic<const KnownFile*>> files_by_section;                // null: not sought yet
+  static inline const KnownFile kUnknownFile;
   std::map<std::string, std::shared_ptr<FileSymbols>, std::less<>> contents;  // by identity_of()
 
   void sort() {
     std::call_once(sorted, [this] {
       for (auto& [space, index] : spaces) index.prepare(is_kernel_space(SpaceId{space}));
       find_named_parents();
+      files_by_section = std::vector<std::atomic<const KnownFile*>>(timeline.section_count());
     });
   }
   void find_named_parents() {
@@ -168,10 +172,20 @@ struct Symbolizer::State {
   }
 
   // Returns the symbols of a section's file.
+  File file_of(SectionId id) {
+    std::atomic<const KnownFile*>& known = files_by_section[id];
+    const KnownFile* file = known.load(std::memory_order_acquire);
+    if (file == nullptr) known.store(file = &known_file(timeline.section(id)), std::memory_order_release);
+    return {file->module, file->symbols.get()};
+  }
   File file_of(const Section& section) {
+    const KnownFile& file = known_file(section);
+    return {file.module, file.symbols.get()};
+  }
+  const KnownFile& known_file(const Section& section) {
     auto paths = elf_paths.find(file_key(section.path, section.build_id));
     if (paths == elf_paths.end()) paths = elf_paths.find(file_key(section.path, {}));
-    if (paths == elf_paths.end()) return {};
+    if (paths == elf_paths.end()) return kUnknownFile;
     const std::lock_guard lock(mutex);
     KnownFile& file = files[paths->first];
     if (!file.symbols) {
@@ -181,7 +195,7 @@ struct Symbolizer::State {
       if (!symbols) symbols = std::make_shared<FileSymbols>(file.module, paths->second, warnings, debuginfod, saved);
       file.symbols = symbols;
     }
-    return {file.module, file.symbols.get()};
+    return file;
   }
   const KernelFile& kernel_file() {
     std::call_once(kernel_sought, [this] {
@@ -286,7 +300,7 @@ struct Symbolizer::State {
     const auto [id, valid] = likeliest_section(timeline, space, ip, when);
     if (id == kNoSection) return {nullptr, nullptr, {}, 0, valid};
     const Section& section = timeline.section(id);
-    const File file = file_of(section);
+    const File file = file_of(id);
     return {&section, file.symbols, file.module, (ip - section.ip) + section.file_offset_bytes, valid};
   }
 };
@@ -339,7 +353,7 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::vector<uint64_t>>& wan
   }
   FilePick files;
   std::vector<State::File> file_of;
-  for (SectionId id = 0; id < state.timeline.section_count(); ++id) file_of.push_back(state.file_of(state.timeline.section(id)));
+  for (SectionId id = 0; id < state.timeline.section_count(); ++id) file_of.push_back(state.file_of(id));
   const std::vector<SpaceData>& spaces = state.timeline.data().spaces;
   for (uint32_t space = 0; space < spaces.size(); ++space) {
     for (const SectionRect& rect : spaces[space].sections.rects()) {
@@ -380,7 +394,7 @@ SymbolPick Symbolizer::pick_all() const {
   size_t repeated = 0;  // symbols of further paths of a file
   for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
     const Section& section = state.timeline.section(id);
-    const State::File file = state.file_of(section);
+    const State::File file = state.file_of(id);
     if (file.symbols == nullptr || !known.emplace(section.path, section.build_id).second) continue;
     FileSymbolPick all{section.path, section.build_id, std::string(file.module), {}, {}, {}};
     if (repeated > kMostRepeatedSymbols) {
