@@ -45,9 +45,9 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   const Place place = place_of(space, ip, when);
   const auto frame = symbolizer_.frame_at(space, ip, when);
   if (frame && frame->is_function) {
-    const FunctionId id = table_.intern(unnamed_text(space, Ip{frame->start}, when), place.module);
-    add_code(id, space, Ip{frame->start}, when);
-    return {{id, module_number(place.module), frame->start == ip.value, true}, intersect(valid, place.valid)};
+    const bool entry = frame->start == ip.value;
+    const FunctionId id = entry ? add_unnamed(space, ip, when) : unnamed_entry(space, Ip{frame->start}, when);
+    return {{id, module_number(place.module), entry, true}, intersect(valid, place.valid)};
   }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
   return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
@@ -121,9 +121,11 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   return {std::string(symbolizer_.module_of(*section)), is_dump || !is_offset ? ip.value : offset, valid};
 }
 
-std::string FunctionFinder::unnamed_text(SpaceId space, Ip ip, TimeNs when) const {
-  const Place place = place_of(space, ip, when);
-  return place.module + "+" + hex_text(place.offset_bytes);
+FunctionId FunctionFinder::add_unnamed(SpaceId space, Ip start, TimeNs when) {
+  const Place place = place_of(space, start, when);
+  const FunctionId id = table_.intern(place.module + "+" + hex_text(place.offset_bytes), place.module);
+  add_code(id, space, start, when);
+  return id;
 }
 
 Bytes FunctionFinder::code_before(SpaceId space, Ip ip, uint64_t most, TimeNs when) const {
@@ -159,9 +161,7 @@ FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
   Entry& entry = entry_at(space, ip, when);
   if (entry.unnamed_entry == kNoFunction) {
     const auto frame = symbolizer_.frame_at(space, ip, when);  // of a split-off part, which may be entered at any place
-    const Ip start = frame ? Ip{frame->start} : ip;
-    entry.unnamed_entry = table_.intern(unnamed_text(space, start, when), place_of(space, ip, when).module);
-    add_code(entry.unnamed_entry, space, start, when);
+    entry.unnamed_entry = add_unnamed(space, frame ? Ip{frame->start} : ip, when);
   }
   return entry.unnamed_entry;
 }

@@ -90,7 +90,8 @@ class FunctionFinder {
   };
   void add_code(FunctionId id, SpaceId space, Ip start, TimeNs when);
   [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
-  [[nodiscard]] std::string unnamed_text(SpaceId space, Ip ip, TimeNs when) const;
+  /// The function, without a name, that begins at `start`.
+  FunctionId add_unnamed(SpaceId space, Ip start, TimeNs when);
   uint32_t module_number(std::string_view module);
   const Symbolizer& symbolizer_;
   const Timeline timeline_;

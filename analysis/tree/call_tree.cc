@@ -347,8 +347,9 @@ void CallTree::State::end_untraced(Now& now) {
 inline bool CallTree::State::take_plain(Now& now) {
   const FlowStep& step = now.step;
   Stack& stack = now.stack;
-  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || step.landing <= kEntersSetjmp || stack.space != step.space || stack.frames.size() >= kMaxFrames)
+  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || step.landing <= kEntersSetjmp || stack.frames.size() >= kMaxFrames)
     return false;
+  if (stack.space != step.space && !is_kernel_half(step.to)) return false;
   if (step.kind == FlowKind::call) {
     if (step.function == kNoFunction) return false;
     enter(now, FrameKind::call, step.function, step.return_to, middle_of(step)).landing = step.landing;
