@@ -58,14 +58,17 @@ class PerfettoWriter {
   void begin_sequence(std::string& out);
   void describe(uint32_t thread, const CallTree& tree, std::string& out);
   void describe_track(uint64_t track, const std::string& name, bool counter, std::string& out);
-  uint64_t name_id(const std::string& name, std::string& interned);
+  /// Returns the number of a name, which the next event introduces if it is new.
+  uint64_t name_id(const std::string& name);
+  uint64_t name_id(FunctionId function);
   /// Notes at the end of a slice.
   struct Notes {
     uint64_t folded = 0;     ///< number of calls in it without a slice
     bool estimated = false;  ///< its times are estimates
   };
-  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes);
-  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out) { event(track, type, when, name, out, Notes()); }
+  /// `name`: its number; without meaning at the end of a slice.
+  void event(uint64_t track, unsigned type, TimeNs when, uint64_t name, std::string& out, const Notes& notes);
+  void event(uint64_t track, unsigned type, TimeNs when, uint64_t name, std::string& out) { event(track, type, when, name, out, Notes()); }
   template <typename Value>
   void count(uint64_t track, TimeNs when, Value value, std::string& out);
   void add_ipc(const CallTree& tree, std::string& out);
@@ -82,6 +85,8 @@ class PerfettoWriter {
   std::set<int32_t> processes_;
   std::map<uint32_t, int32_t> pids_;  ///< of spaces
   std::map<std::string, uint64_t> names_, tracks_;
+  std::vector<uint64_t> function_names_;  ///< by FunctionId; 0: it has no number yet
+  std::string event_, packet_, interned_;  ///< of the event that is written
   std::vector<Thread> threads_;
   uint64_t slices_ = 0, folded_ = 0;
 };

@@ -21,9 +21,15 @@ inline constexpr unsigned kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter
 inline constexpr unsigned kAnnotationNameId = 1, kAnnotationUint = 3;
 inline constexpr uint64_t kFoldedNameId = 1, kEstimatedNameId = 2;
 inline constexpr uint64_t kStateCleared = 1, kNeedsState = 2;
-inline constexpr uint64_t kSequence = 1, kOtherTracks = 1, kProcessTracks = 1ULL << 40, kThreadTracks = 1ULL << 41;
+inline constexpr uint64_t kSequence = 1;
 
-inline void put_packet(std::string& out, std::string packet, uint64_t flags) {
+// Numbers of tracks. They are small, as each event has one.
+[[nodiscard]] constexpr uint64_t other_track(uint64_t number) { return 3 * number + 3; }
+[[nodiscard]] constexpr uint64_t process_track(int32_t pid) { return 3 * static_cast<uint64_t>(pid) + 1; }
+[[nodiscard]] constexpr uint64_t thread_track(uint32_t index) { return 3 * uint64_t{index} + 2; }
+
+/// Completes `packet`.
+inline void put_packet(std::string& out, std::string& packet, uint64_t flags) {
   put(packet, kPacketSequence, kSequence);
   put(packet, kPacketSequenceFlags, flags);
   put(out, kTracePacket, packet);

@@ -23,7 +23,7 @@ std::string where(const RowReader& row) {
 }  // namespace
 
 uint64_t PerfettoWriter::track_of(const std::string& name, bool counter, std::string& out) {
-  const auto [place, is_new] = tracks_.emplace(name, kOtherTracks + tracks_.size());
+  const auto [place, is_new] = tracks_.emplace(name, other_track(tracks_.size()));
   if (!is_new) return place->second;
   std::string descriptor, packet;
   put(descriptor, kDescriptorUuid, place->second);
@@ -43,7 +43,7 @@ void PerfettoWriter::change(const CodeChange& at, std::string& out) {
   const std::string whose = pid == pids_.end() ? "" : fmt::format(", pid {}", pid->second);
   const auto symbol = input_.recording().symbolizer().find(at.space, at.ip, at.named);
   const std::string name = !symbol ? fmt::format("{:#x}", at.ip.value) : fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes);
-  event(track_of("changes of code" + whose, false, out), kInstant, at.when, at.what + name, out);
+  event(track_of("changes of code" + whose, false, out), kInstant, at.when, name_id(at.what + name), out);
 }
 
 void PerfettoWriter::add_pokes(std::string& out) {
@@ -83,7 +83,7 @@ void PerfettoWriter::add_modules(std::string& out) {
     const Section& section = timeline.section(id);
     if (section.space != kKernelSpace || section.path.empty()) continue;
     const auto add = [&](TimeNs when, const char* what) {
-      if (when != kTimeMin && when != kTimeMax) event(track_of("modules and BPF programs", false, out), kInstant, when, fmt::format("{} {}", what, section.path), out);
+      if (when != kTimeMin && when != kTimeMax) event(track_of("modules and BPF programs", false, out), kInstant, when, name_id(fmt::format("{} {}", what, section.path)), out);
     };
     add(section.live.first, "load");
     add(section.live.last, "unload");
@@ -123,7 +123,7 @@ Status PerfettoWriter::add_events(const std::function<bool(std::string&)>& write
       const std::string_view name = row.text(kName);
       const auto payload = gaps ? 0 : static_cast<uint64_t>(row.number(kPayload, 0));
       if (gaps) {
-        event(track_of("gaps", false, out), kInstant, when, fmt::format("{}, {}", name, where(row)), out);
+        event(track_of("gaps", false, out), kInstant, when, name_id(fmt::format("{}, {}", name, where(row))), out);
       } else if (name == "ptwrite") {
         count(track_of(fmt::format("PTWRITE, tid {}", row.number(kTid, 0)), true, out), when, payload, out);
       } else if (name == "cbr") {

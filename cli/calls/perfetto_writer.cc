@@ -43,23 +43,23 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
     std::string process, descriptor, packet;
     put(process, kProcessPid, static_cast<uint64_t>(pid));
     put(process, kProcessName, shown(input_.comm(index, tree)));
-    put(descriptor, kDescriptorUuid, kProcessTracks + static_cast<uint64_t>(pid));
+    put(descriptor, kDescriptorUuid, process_track(pid));
     put(descriptor, kDescriptorProcess, process);
     put(packet, kPacketTrackDescriptor, descriptor);
     put_packet(out, packet, kNeedsState);
   }
   std::string descriptor, packet;
-  put(descriptor, kDescriptorUuid, kThreadTracks + index);
+  put(descriptor, kDescriptorUuid, thread_track(index));
   if (thread.fibre != 0) {
     put(descriptor, kDescriptorName, fibre_text(thread, shown(input_.comm(index, tree))));
-    if (pid > 0) put(descriptor, kDescriptorParent, kProcessTracks + static_cast<uint64_t>(pid));
+    if (pid > 0) put(descriptor, kDescriptorParent, process_track(pid));
   } else if (pid > 0) {
     std::string member;
     put(member, kThreadPid, static_cast<uint64_t>(pid));
     put(member, kThreadTid, static_cast<uint64_t>(thread.tid));
     put(member, kThreadName, shown(input_.comm(index, tree)));
     put(descriptor, kDescriptorThread, member);
-    put(descriptor, kDescriptorParent, kProcessTracks + static_cast<uint64_t>(pid));
+    put(descriptor, kDescriptorParent, process_track(pid));
   } else {
     put(descriptor, kDescriptorName, fmt::format("{} (cpu {})", thread.tid == 0 ? "swapper" : "unknown thread", thread.cpu));
   }
@@ -67,35 +67,45 @@ void PerfettoWriter::describe(uint32_t index, const CallTree& tree, std::string&
   put_packet(out, packet, kNeedsState);
 }
 
-uint64_t PerfettoWriter::name_id(const std::string& name, std::string& interned) {
+uint64_t PerfettoWriter::name_id(const std::string& name) {
   const auto [place, is_new] = names_.emplace(name, names_.size() + 1);
   if (is_new) {
     std::string entry;
     put(entry, kEventNameId, place->second);
     put(entry, kEventName, shown(name));
-    put(interned, kInternedEventNames, entry);
+    put(interned_, kInternedEventNames, entry);
   }
   return place->second;
 }
 
-void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out, const Notes& notes) {
-  std::string packet, event, interned;
-  put(event, kTrackEventType, type);
-  put(event, kTrackEventTrack, track);
-  if (type != kSliceEnd) put(event, kTrackEventNameId, name_id(name, interned));
-  const auto annotate = [&event](uint64_t id, uint64_t value) {
+uint64_t PerfettoWriter::name_id(FunctionId function) {
+  if (function == kNoFunction) return name_id(function_text(input_.functions(), function));
+  if (function >= function_names_.size()) function_names_.resize(input_.functions().size());
+  uint64_t& id = function_names_[function];
+  if (id == 0) id = name_id(function_text(input_.functions(), function));
+  return id;
+}
+
+void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, uint64_t name, std::string& out, const Notes& notes) {
+  event_.clear();
+  put(event_, kTrackEventType, type);
+  put(event_, kTrackEventTrack, track);
+  if (type != kSliceEnd) put(event_, kTrackEventNameId, name);
+  const auto annotate = [this](uint64_t id, uint64_t value) {
     if (value == 0) return;
     std::string note;
     put(note, kAnnotationNameId, id);
     put(note, kAnnotationUint, value);
-    put(event, kTrackEventAnnotation, note);
+    put(event_, kTrackEventAnnotation, note);
   };
   annotate(kFoldedNameId, notes.folded);
   annotate(kEstimatedNameId, notes.estimated ? 1 : 0);
-  put(packet, kPacketTimestamp, when.value);
-  put(packet, kPacketTrackEvent, event);
-  if (!interned.empty()) put(packet, kPacketInterned, interned);
-  put_packet(out, packet, kNeedsState);
+  packet_.clear();
+  put(packet_, kPacketTimestamp, when.value);
+  put(packet_, kPacketTrackEvent, event_);
+  if (!interned_.empty()) put(packet_, kPacketInterned, interned_);
+  interned_.clear();
+  put_packet(out, packet_, kNeedsState);
   slices_ += type == kSliceBegin ? 1 : 0;
 }
 
@@ -143,7 +153,7 @@ void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
 void PerfettoWriter::begin_open(uint64_t track, Thread& thread, std::string& out) {
   for (; thread.begun < thread.open.size(); ++thread.begun) {
     Call& call = thread.open[thread.begun];
-    event(track, kSliceBegin, call.begin, function_text(input_.functions(), call.function), out);
+    event(track, kSliceBegin, call.begin, name_id(call.function), out);
   }
 }
 
@@ -154,7 +164,7 @@ void PerfettoWriter::leave(uint64_t track, Thread& thread, const CallStep& step,
   const bool has_slice = thread.begun == thread.open.size();
   thread.open.pop_back();
   thread.begun = std::min(thread.begun, thread.open.size());
-  if (has_slice) return event(track, kSliceEnd, when, {}, out, {call.folded, (step.flags & kCallEstimated) != 0});
+  if (has_slice) return event(track, kSliceEnd, when, 0, out, {call.folded, (step.flags & kCallEstimated) != 0});
   ++folded_;
   if (!thread.open.empty()) thread.open.back().folded += call.folded + 1;
 }
@@ -165,8 +175,8 @@ void PerfettoWriter::go_on(uint64_t track, Thread& thread, const CallStep& step,
   if (waits == 0 || when.value - begin.value < min_ns_) return;
   begin_open(track, thread, out);
   const char* what = step.lost_ns != 0 ? "[flow lost]" : step.off_cpu_ns >= step.untraced_ns ? "[off cpu]" : "[not traced]";
-  event(track, kSliceBegin, begin, what, out);
-  event(track, kSliceEnd, when, {}, out, {0, (step.flags & kCallEstimated) != 0});
+  event(track, kSliceBegin, begin, name_id(what), out);
+  event(track, kSliceEnd, when, 0, out, {0, (step.flags & kCallEstimated) != 0});
 }
 
 void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree, std::string& out) {
@@ -175,7 +185,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
     const bool undated = step.time == kTimeMin || (step.kind == CallStepKind::leave && (step.flags & kCallUndated) != 0);
     if (undated || !input_.wanted(step, tree)) continue;
     describe(step.thread, tree, out);
-    const uint64_t track = kThreadTracks + step.thread;
+    const uint64_t track = thread_track(step.thread);
     if (step.thread >= threads_.size()) threads_.resize(size_t{step.thread} + 1);
     Thread& thread = threads_[step.thread];
     const TimeNs when = std::max(thread.last, step.time);
@@ -196,8 +206,7 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
         go_on(track, thread, step, when, out);
         break;
       case CallStepKind::lost:
-        event(track, kInstant, when, step.loss == CallLoss::gap ? fmt::format("flow lost: {}", ptd::name(step.gap)) : sentence(step.loss),
-              out);
+        event(track, kInstant, when, name_id(step.loss == CallLoss::gap ? fmt::format("flow lost: {}", ptd::name(step.gap)) : sentence(step.loss)), out);
         break;
     }
   }

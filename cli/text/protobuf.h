@@ -1,6 +1,7 @@
 // Protobuf's wire format: appends fields to a message.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -9,8 +10,11 @@
 namespace ptd::cli {
 
 inline void put_number(std::string& out, uint64_t value) {
-  for (; value >= 128; value >>= 7) out.push_back(static_cast<char>(value | 128));
-  out.push_back(static_cast<char>(value));
+  std::array<char, 10> bytes;
+  size_t size = 0;
+  for (; value >= 128; value >>= 7) bytes[size++] = static_cast<char>(value | 128);
+  bytes[size++] = static_cast<char>(value);
+  out.append(bytes.data(), size);
 }
 
 inline void put(std::string& out, unsigned field, uint64_t value) {
