@@ -27,6 +27,7 @@ struct BranchCode {
   Ip target;                 ///< of a direct jump, conditional or not; else 0
   Way way = Way::none;       ///< of its last instruction
   bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
+  bool bare_jump = false;    ///< nothing but a jump that is always taken: a stub that stands for what it jumps to
   bool indirect = false;     ///< a near jump that is indirect
   bool halts = false;        ///< it ends in HLT, MWAIT or the like
 };
@@ -71,7 +72,8 @@ struct BranchCode {
   const bool halts = last.detail == InsnDetail::hlt || last.detail == InsnDetail::mwait || last.detail == InsnDetail::umwait;
   const bool bare_return = last.cls == InsnClass::ret && info.instructions == 1;
   const bool indirect = last.cls == InsnClass::jump_indirect;
-  return {info.ip, info.ip + info.size_bytes, target, way_of(last.cls, last.detail), bare_return, indirect, halts};
+  const bool bare_jump = (last.cls == InsnClass::jump_direct || indirect) && info.instructions == 1;
+  return {info.ip, info.ip + info.size_bytes, target, way_of(last.cls, last.detail), bare_return, bare_jump, indirect, halts};
 }
 
 }  // namespace ptd

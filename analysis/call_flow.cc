@@ -134,7 +134,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   FunctionId entered = kNoFunction;
   int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
   if (landing == 0 && finder_.is_probe_slot(at.id, to)) landing = kInSlot;
-  resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to)},
+  resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to), .part = at.part},
           entered);
   pending_.reset();
 }
@@ -144,7 +144,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending.way == Way::none) return;
   const FunctionId filled_by = std::exchange(return_stack_filled_by_, kNoFunction);
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
-  if (pending.way == Way::jump && !again && (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function)))) return;
+  const bool leaves = pending.bounded && (to.flags & kFlowNamed) == 0 && !to.part && to.ip != entered_at_;
+  if (pending.way == Way::jump && !again && !leaves && (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function)))) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
   if (pending.way == Way::call_direct && fills_return_stack(pending.return_to, to.ip)) {
@@ -153,9 +154,10 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   }
   const bool ret = is_return(pending.way);
   const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
-  // A jump from another module to unnamed code enters a function there, and a call does in any module.
-  const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || to.module != pending.module)));
+  // A jump to unnamed code enters a function there from another module, out of a function whose extent is known, and as all of a function. A call always does.
+  const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || leaves || to.module != pending.module)));
   if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
+  entered_at_ = enters ? to.ip : Ip{};
   static constexpr FlowKind kKinds[] = {FlowKind::jump, FlowKind::jump, FlowKind::call,      FlowKind::call,
                                         FlowKind::call, FlowKind::ret,  FlowKind::far_return};  // by Way
   out_.push_back(new_step_);
@@ -204,7 +206,7 @@ void CallFlow::go_back() {
 
 [[gnu::always_inline]] inline CallFlow::Target CallFlow::target_at(NodeId id) const {
   const Node& node = nodes_->nodes[id];
-  Target to{.ip = node.ip, .function = node.function, .module = node.module, .landing = node.entry_landing(), .flags = node.flags, .after_call = node.after_call};
+  Target to{.ip = node.ip, .function = node.function, .module = node.module, .landing = node.entry_landing(), .flags = node.flags, .after_call = node.after_call, .part = node.part};
   if (!inlined_code_) return to;
   to.inlined = nodes_->inlined[id].chain;
   to.begins = nodes_->inlined[id].begins;
@@ -261,7 +263,8 @@ bool CallFlow::ends(const Block* at) {
   uncertain_ = (block.flags & kUncertainFlags) != 0;
   last_function_ = here.function;
   if (here.halts) [[unlikely]] halt(here.next());
-  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, here.function, here.module, here.next(), here.landing};
+  const bool bounded = (here.flags & kFlowNamed) != 0 || (here.bare_jump && here.ip == entered_at_);
+  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, bounded, here.function, here.module, here.next(), here.landing};
 }
 
 void CallFlow::take_blocks(std::span<const Block> blocks) {

@@ -210,17 +210,18 @@ class CallFlow {
     int32_t landing = 0;                ///< FlowStep::landing of a call at its end
     Way way = Way::none;                ///< as in BranchCode, like the next two
     uint8_t flags = 0;                  ///< kFlowEntry, kFlowNamed
-    bool bare_return : 1 = false, halts : 1 = false;
+    bool bare_return : 1 = false, bare_jump : 1 = false, halts : 1 = false;
     bool thunk : 1 = false;  ///< of returns: a jump here is part of the return
     bool known : 1 = false;  ///< its code was read
     bool lands : 1 = false;  ///< it begins at a landing pad
     bool indirect : 1 = false;  ///< as in BranchCode
     bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
     bool slot : 1 = false;   ///< it is in a slot of a kprobe
+    bool part : 1 = false;   ///< FunctionAt::part
     bool sought_call : 1 = false, after_call : 1 = false;  ///< whether it was looked for, and found: kFlowAfterCall
     [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : slot ? kInSlot : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
-    [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0}; }
+    [[nodiscard]] FunctionAt at() const { return {function, module, (flags & kFlowEntry) != 0, (flags & kFlowNamed) != 0, part}; }
   };
   /// Of a node, read only by refresh().
   struct Asked {
@@ -275,6 +276,7 @@ class CallFlow {
   struct Pending {
     Way way = Way::none;  ///< none: there is no such branch, or where it goes does not matter
     bool indirect = false;  ///< as in BranchCode
+    bool bounded = false;   ///< code without a name is not of `from`: its extent is known, or it is this jump alone
     FunctionId from = kNoFunction;
     uint32_t module = 0;  ///< FoundFunction::module of `from`
     Ip return_to;
@@ -314,6 +316,7 @@ class CallFlow {
     InlineId inlined = kUnknownInlining;
     uint32_t begins = 0;
     bool after_call = false;  ///< kFlowAfterCall
+    bool part = false;        ///< FunctionAt::part
   };
   [[nodiscard]] Target target_at(NodeId id) const;
   bool jumps_inside(Ip after, FunctionId to);
@@ -381,6 +384,7 @@ class CallFlow {
   SpaceId space_ = kNoSpace;
   Ip paused_at_;                 ///< where the last pause began
   FunctionId last_function_ = kNoFunction;  ///< of the last block
+  Ip entered_at_;                           ///< the last step entered unnamed code here; 0: it did not
   FunctionId return_stack_filled_by_ = kNoFunction;  ///< the last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false, timed_ = false;

@@ -6,7 +6,7 @@
 namespace ptd {
 
 CallFlow::Key::Key(const Node& node) {
-  const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump ? jumps : calls;
+  const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump && (!node.bare_jump || (node.flags & kFlowNamed) != 0) ? jumps : calls;
   // A number that does not fit is compared where the jump is resolved.
   const bool fits = node.function < (kNoFunction >> kFunctionBit);
   const uint32_t entry = (node.flags & kFlowEntry) != 0 ? kEntry : 0;
@@ -24,6 +24,7 @@ void CallFlow::refresh(NodeId id) {
     node.size_bytes = blocks_->info(id).size_bytes;
     node.way = code.way;
     node.bare_return = code.bare_return;
+    node.bare_jump = code.bare_jump;
     node.halts = code.halts;
     node.indirect = code.indirect;
     node.known = true;
@@ -33,6 +34,7 @@ void CallFlow::refresh(NodeId id) {
     node.function = found.id;
     node.module = found.module;
     node.flags = flags_of(found);
+    node.part = found.part;
     node.thunk = node.bare_return && (!found.named || !found.entry || finder_.is_return_thunk(found.id));
     node.entered = kNoFunction;
     find_landings(node, blocks_->info(id).space);

@@ -50,7 +50,7 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
     return {{id, module_number(place.module), entry, true}, intersect(valid, place.valid)};
   }
   const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
-  return {{id, module_number(place.module), false, false}, intersect(valid, place.valid)};
+  return {{id, module_number(place.module), false, false, frame.has_value()}, intersect(valid, place.valid)};
 }
 
 bool FunctionFinder::is_setjmp(FunctionId id) const {

@@ -21,6 +21,7 @@ struct FunctionAt {
   uint32_t module = 0;  ///< a number for the module; it means something to this finder only
   bool entry = false;   ///< the address is the function's first
   bool named = false;   ///< a symbol or .eh_frame gives its bounds; otherwise `id` is shared by all unnamed code of the module
+  bool part = false;    ///< by .eh_frame, a compiler has split it off a function without a name
 };
 
 /// An answer of FunctionFinder.

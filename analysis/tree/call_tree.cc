@@ -272,6 +272,7 @@ void CallTree::State::take_jump(Now& now) {
     replace(now, 0);
     return step.landing == kEntersSetjmp ? save_place(now) : void();
   }
+  if (frames.back().began == step.function && frames.back().began != kNoFunction) return replace(now, kCallMiddle);  // back from code that it jumped to
   const size_t open = frame_of_jump(now);
   if (open != 0) return leave_to(now, open);
   replace(now, kCallMiddle);

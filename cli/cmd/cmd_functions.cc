@@ -344,7 +344,7 @@ Command add_functions(CLI::App& app) {
       "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The dynamic\n"
       "linker calls it, and calls of NAME go to what it has chosen.\n"
       "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
-      "called. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
+      "called, or to which a jump leads out of another function. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
       "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
       "'script' find it by each. A stub of a procedure linkage table is a function of its own: strlen does not select strlen@plt, strlen* selects\n"
       "both. Limitation: of more than 1024 names of one address, only the first are known.\n"

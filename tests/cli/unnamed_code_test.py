@@ -39,6 +39,35 @@ int main() {
   return sum > 1000;
 }
 """
+# `small` is one JMP to code without a symbol and without .eh_frame, which counts down from 1,000.
+BESIDE = r"""
+__asm__(".globl small\n .type small,@function\n small: jmp .Lbig\n .size small,.-small\n .p2align 6\n"
+        ".globl big_is_here\n .set big_is_here, .Lbig\n .Lbig: mov $1000,%ecx\n 2: dec %ecx\n jnz 2b\n ret\n");
+void small(void);
+int main(void) {
+  for (int i = 0; i < 100; ++i) small();
+  return 0;
+}
+"""
+# Generated code: two stubs, each one JMP to a body that counts down from its argument. The body is called 20 times, and jumped to 150 times.
+STUBS = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+  unsigned char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(code + 0x40, "\x89\xf9\xff\xc9\x75\xfc\xc3", 7);  // mov %edi,%ecx; 1: dec %ecx; jnz 1b; ret
+  memcpy(code, "\xeb\x3e", 2);                            // jmp body
+  memcpy(code + 0x20, "\xeb\x1e", 2);
+  void (*first)(int) = (void *)code, (*second)(int) = (void *)(code + 0x20), (*body)(int) = (void *)(code + 0x40);
+  for (int i = 0; i < 10; ++i) body(10);
+  for (int i = 0; i < 100; ++i) first(1000);
+  for (int i = 0; i < 50; ++i) second(2000);
+  for (int i = 0; i < 10; ++i) body(10);
+  printf("%p\n", (void *)code);
+  return 0;
+}
+"""
 NAMES = ("leaf", "thrower", "catcher", "jumper", "keeper", "cleaner", "main")
 
 
@@ -63,6 +92,28 @@ class Base(unittest.TestCase):
     def rows(self, path, module):
         lines = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json").splitlines()]
         return {line["function"]: (line["calls"], line["self_instructions"]) for line in lines[1:] if line["module"] == module}
+
+
+class Jumps(Base):
+    """A jump out of a function to code without a symbol ends it, as another tail call does. Instructions are those of the source."""
+
+    def test_out_of_a_symbol(self):
+        program = self.folder / "beside"
+        subprocess.run([CC, "-O1", "-no-pie", "-x", "c", "-", "-o", program], input=BESIDE, text=True, check=True)
+        place = int(re.search(r"^(\w+) T big_is_here$", subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout, re.M)[1], 16)
+        subprocess.run(["objcopy", "-N", "big_is_here", program], check=True)
+        rows = self.rows(self.recorded(program), "beside")
+        self.assertEqual(rows["small"], (100, 100))
+        self.assertEqual(rows[f"beside+{place - 0x400000:#x}"], (100, 100 * (1 + 2 * 1000 + 1)))
+
+    def test_of_stubs_of_generated_code(self):
+        program = self.folder / "stubs"
+        subprocess.run([CC, "-O1", "-x", "c", "-", "-o", program], input=STUBS, text=True, check=True)
+        path = self.recorded(program)
+        rows = [json.loads(line) for line in run("functions", "-q", "-i", path, "--limit", "0", "--format", "json").splitlines()][1:]
+        found = {line["function"][-2:]: (line["calls"], line["self_instructions"]) for line in rows if line["module"].startswith("[anon ")}
+        body = 20 * (2 * 10 + 2) + 100 * (2 * 1000 + 2) + 50 * (2 * 2000 + 2)
+        self.assertEqual(found, {"00": (100, 100), "20": (50, 50), "40": (170, body)})
 
 
 class Stripped(Base):
