@@ -1,4 +1,5 @@
 // Batches of blocks -> counts of runs and branches. See code_counter.h.
+#include "analysis/base/gap_marks.h"
 #include "analysis/code_counter.h"
 
 #include <algorithm>
@@ -271,13 +272,12 @@ bool counts(const CodeCountOptions& options, const Mark& mark) {
 
 Status count_stream(const Recording& recording, const CodeCountOptions& options, uint32_t stream, bool& stopped,
                     const std::function<void(const Batch&, const BlockTable&)>& take) {
+  GapMarks gaps(recording.streams()[stream].tid);
   uint64_t offset = 0;
   const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
   return recording.decode(stream, first, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
     take(batch, decoder.blocks());
-    for (const Gap& gap : batch.gaps) {
-      if (options.on_gap) options.on_gap(gap);
-    }
+    if (options.on_gap) gaps.take(batch, options.on_gap);
     for (const Event& event : batch.events) {
       if (options.on_rounds && is_uncounted_rounds(event)) options.on_rounds(event);
     }

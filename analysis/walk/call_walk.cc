@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/base/gap_marks.h"
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
@@ -106,6 +107,7 @@ class StreamWalk {
     }
     started_ = true;
     const StreamInfo& info = recording_.streams()[stream_];
+    gaps_ = GapMarks(info.tid);
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, schedule_), inlined_);
     if (options_.fibres) flow_->follow_fibres();
     if (options_.time.first != kTimeMin || options_.time.last != kTimeMax) flow_->divide_at(options_.time);
@@ -223,13 +225,10 @@ class StreamWalk {
   }
   [[nodiscard]] bool stopped() const { return options_.stopped && options_.stopped(); }
   void note(const Batch& batch, const AuxSegment& segment) {
-    if (options_.on_gap) {
-      for (const Gap& gap : batch.gaps) options_.on_gap(gap);
-    }
-    if (options_.on_rounds) {
-      for (const Event& event : batch.events) {
-        if (is_uncounted_rounds(event)) options_.on_rounds(event);
-      }
+    const auto take_gap = [this](const Gap& gap, const Mark& mark) { gap.time.overlaps(options_.time) ? options_.on_gap(gap, mark) : void(); };
+    if (options_.on_gap) gaps_.take(batch, take_gap);
+    for (const Event& event : batch.events) {
+      if (options_.on_rounds && is_uncounted_rounds(event)) options_.on_rounds(event);
     }
     if (segment.stream_offset_bytes <= offset_) return;
     if (options_.progress) options_.progress(segment.stream_offset_bytes - offset_);
@@ -305,6 +304,7 @@ class StreamWalk {
   std::optional<RecordedSteps> recorded_;  ///< in place of both
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   uint64_t offset_ = 0;              ///< of the trace, that progress was told of
+  GapMarks gaps_;
   bool ended_ = false;               ///< nothing more is decoded
   bool whole_ = false;               ///< because the stream is over
   Status status_;

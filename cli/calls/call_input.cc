@@ -63,12 +63,8 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     made->has_time_ |= recording.streams()[i].time.first != kTimeMin || recording.arm_config(i) != nullptr;
   if (is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
-  for (uint32_t i = 0; i < recording.streams().size(); ++i) {
-    const StreamInfo& stream = recording.streams()[i];
-    if (!among(filter.cpus, stream.cpu) || (stream.cpu < 0 && !among(filter.tids, stream.tid))) continue;
-    made->streams_.push_back(i);
-    made->total_bytes_ += stream.size_bytes;
-  }
+  made->streams_ = matching_streams(filter, recording);
+  for (const uint32_t stream : made->streams_) made->total_bytes_ += recording.streams()[stream].size_bytes;
   if (made->streams_.empty() && !words.trace_optional) return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
   return made;
 }
@@ -87,13 +83,7 @@ CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
 bool CallInput::ever_wanted(uint32_t index, const CallTree& tree) {
   if (!know(index, tree).passes) return false;
   const CallThread& thread = tree.threads()[index];
-  bool is_wanted = filter_.comms.empty();
-  Interval named;
-  for (TimeNs when = thread.first; !is_wanted && when <= thread.last; when = TimeNs{named.last.value + 1}) {
-    is_wanted = among(filter_.comms, recording_->comm_at(thread.tid, when, &named));
-    if (named.last == kTimeMax) break;
-  }
-  return is_wanted;
+  return ever_named(filter_, *recording_, thread.tid, {thread.first, thread.last});
 }
 
 bool CallInput::decide(const CallStep& step, const CallTree& tree) {
@@ -106,6 +96,11 @@ bool CallInput::decide(const CallStep& step, const CallTree& tree) {
 bool CallInput::wanted(const OtherEvent& sample) const {
   return among(filter_.cpus, sample.cpu) && among(filter_.pids, sample.pid) && among(filter_.tids, sample.tid) &&
          (filter_.comms.empty() || among(filter_.comms, comm(sample)));
+}
+
+bool CallInput::wanted(const Mark& mark) const {
+  return among(filter_.pids, mark.pid) && among(filter_.tids, mark.tid) &&
+         (filter_.comms.empty() || among(filter_.comms, recording_->comm_at(mark.tid, mark.time.first)));
 }
 
 const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
@@ -133,7 +128,9 @@ void CallInput::set_up(Options& options, Progress& progress) {
   progress.set_total(total_bytes_);
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
-  options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
+  options.on_gap = [this](const Gap& gap, const Mark& mark) {
+    if (wanted(mark)) gaps_.add(gap);
+  };
   options.on_rounds = [this](const Event&) { ++uncounted_; };
   stop_on_interrupt();
 }
@@ -179,12 +176,7 @@ int CallInput::count(const CallWords& words, const std::function<Status(const Co
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   CodeCountOptions options;
   set_up(options, progress);
-  if (!filter_.pids.empty() || !filter_.tids.empty() || !filter_.comms.empty()) {
-    options.wanted = [this](const Mark& mark) {
-      return among(filter_.pids, mark.pid) && among(filter_.tids, mark.tid) &&
-             (filter_.comms.empty() || among(filter_.comms, recording_->comm_at(mark.tid, mark.time.first)));
-    };
-  }
+  if (!wants_all()) options.wanted = [this](const Mark& mark) { return wanted(mark); };
   options.progress = [&progress](uint64_t bytes) {
     progress.add(bytes);
     return !interrupted();

@@ -67,6 +67,8 @@ class CallInput {
   bool passes(const CallStep& step, const CallTree& tree) { return know(step.thread, tree).passes; }
   /// The same of a sample of another event, and whether it passes --cpu.
   [[nodiscard]] bool wanted(const OtherEvent& sample) const;
+  /// The same of flow after a mark.
+  [[nodiscard]] bool wanted(const Mark& mark) const;
   [[nodiscard]] std::string comm(const OtherEvent& sample) const { return recording_->comm_at(sample.tid, sample.time); }
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }

@@ -245,11 +245,8 @@ int run_script(const ScriptWords& words) {
   std::mutex tally_mutex;
   std::vector<StreamTask> tasks;
   uint64_t total_bytes = 0;
-  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+  for (const uint32_t stream : matching_streams(*options, recording)) {
     const StreamInfo& info = recording.streams()[stream];
-    if (!options->cpus.empty() && std::find(options->cpus.begin(), options->cpus.end(), info.cpu) == options->cpus.end()) continue;
-    if (info.cpu < 0 && !options->tids.empty() && std::find(options->tids.begin(), options->tids.end(), info.tid) == options->tids.end())
-      continue;
     total_bytes += info.size_bytes;
     tasks.push_back(
         {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});

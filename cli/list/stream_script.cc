@@ -225,7 +225,7 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
 }
 
 void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
-  tally_.add(gap);
+  if (writer_.wanted()) tally_.add(gap);
   flowing_ = false;
   if (call_tree_) calls_.lose();
   end_stack(out);

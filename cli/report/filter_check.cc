@@ -69,6 +69,32 @@ Interval span_of(const Recording& recording) {
 
 }  // namespace
 
+bool ever_named(const ScriptOptions& options, const Recording& recording, int32_t tid, Interval during) {
+  bool is_wanted = options.comms.empty();
+  Interval named;
+  for (TimeNs when = during.first; !is_wanted && when <= during.last; when = TimeNs{named.last.value + 1}) {
+    is_wanted = among(options.comms, recording.comm_at(tid, when, &named));
+    if (named.last == kTimeMax) break;
+  }
+  return is_wanted;
+}
+
+std::vector<uint32_t> matching_streams(const ScriptOptions& options, const Recording& recording) {
+  std::vector<uint32_t> streams, matching;
+  const auto may_match = [&](const StreamInfo& stream) {
+    const std::vector<ContextTrack::Switch>& contexts = recording.contexts().thread_changes(stream.tid);
+    const auto may_be = [&](const ContextTrack::Switch& change) { return change.to.pid < 0 || among(options.pids, change.to.pid); };
+    return (contexts.empty() || std::any_of(contexts.begin(), contexts.end(), may_be)) && ever_named(options, recording, stream.tid, stream.time);
+  };
+  for (uint32_t i = 0; i < recording.streams().size(); ++i) {
+    const StreamInfo& stream = recording.streams()[i];
+    if (!among(options.cpus, stream.cpu) || (stream.cpu < 0 && !among(options.tids, stream.tid))) continue;
+    streams.push_back(i);
+    if (stream.cpu >= 0 || may_match(stream)) matching.push_back(i);
+  }
+  return matching.empty() ? streams : matching;
+}
+
 std::vector<std::string> impossible_filters(const ScriptOptions& options, const Recording& recording) {
   std::vector<std::string> said;
   const KnownTasks known = known_tasks(recording);

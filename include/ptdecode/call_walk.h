@@ -29,7 +29,8 @@ struct CallWalkOptions {
   bool fibres = false;
   bool all_steps = false;                        ///< with `steps`: follows every step. No group (docs/FLEET.md) is used in place of its steps
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call
-  std::function<void(const Gap&)> on_gap;        ///< each gap
+  /// Each gap in the range, with the last mark before it, which names its thread; without a mark, all is unknown but the thread of the stream.
+  std::function<void(const Gap&, const Mark&)> on_gap;
   std::function<void(const Event&)> on_rounds;   ///< each event `skipped` of a loop or recursion without packets, whose rounds are not counted
   std::shared_ptr<const StepFiles> steps;        ///< of the units of a plan, which were decoded before; null: decode
   /// With `steps`: called for each group (docs/FLEET.md) that is used in place of its call steps. `depth`: how many calls are open around it.

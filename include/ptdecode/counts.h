@@ -62,7 +62,7 @@ struct CodeCountOptions {
   Interval time;                                 ///< code whose likeliest time is outside of it does not count
   std::function<bool(const Mark&)> wanted;       ///< selects the threads that count; empty: all
   std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
-  std::function<void(const Gap&)> on_gap;
+  std::function<void(const Gap&, const Mark&)> on_gap;  ///< as CallWalkOptions::on_gap, but not only in the range
   std::function<void(const Event&)> on_rounds;  ///< as CallWalkOptions::on_rounds
 };
 struct CodeCounts {

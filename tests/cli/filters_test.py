@@ -152,6 +152,25 @@ class Filters(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("nothing matched --time", done.stderr)
 
+    def test_lost_flow_is_that_of_the_threads_that_are_wanted(self):
+        """A library that only one of two programs uses is gone."""
+        library, data = self.folder / "libgone.so", self.folder / "gone.data"
+        for name, text, flags in (("libgone.so", "int work(void) { return 7; }\n", ("-shared", "-fPIC")),
+                                  ("loses", "int work(void);\nint main(void) { return work() != 7; }\n", ("libgone.so", "-Wl,-rpath," + str(self.folder))),
+                                  ("keeps", "int main(void) { return 0; }\n", ())):
+            subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-", "-x", "none", *flags, "-o", name], input=text, text=True, cwd=self.folder, check=True)
+        done = run("record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", "sh", "-c",
+                   f"{self.folder}/loses; {self.folder}/keeps; :")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        library.unlink()
+        pids = {thread["comm"]: thread["pid"] for thread in json.loads(run("info", "-i", data, "--json").stdout)["threads"]}
+        for words in (("functions",), ("script",), ("flame", "--format", "folded"), ("coverage", "--dso", "*")):
+            for name, loses in (("loses", True), ("keeps", False), ("sh", False)):
+                for filter_words in (("--comm", name), ("--pid", pids[name])):
+                    with self.subTest(words=words, filter=filter_words):
+                        done = run(*words, "-i", data, *filter_words)
+                        self.assertEqual("flow was lost" in done.stderr, loses, done.stderr)
+
     def test_coverage_names_the_filter_that_matches_nothing(self):
         for words, said in ((["--source", "/nowhere"], "no source file of the code that ran matches --source"), (["--dso", "nothing"], "no code that ran matches --dso")):
             done = run("coverage", "-i", self.folder / "faults.data", *words)

@@ -245,7 +245,7 @@ TEST(CallWalk, OneThreadIsTheCallersAndCallbacksAreItsInAnyCase) {
       };
       options.stopped = [&] { return note(), false; };
       options.progress = [&](uint64_t) { note(); };
-      options.on_gap = [&](const Gap&) { note(); };
+      options.on_gap = [&](const Gap&, const Mark&) { note(); };
       EXPECT_FALSE(walk(*recording, options).empty());
       EXPECT_GT(calls, 0U);
       EXPECT_EQ(elsewhere, 0U) << path;
