@@ -176,7 +176,7 @@ std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mappi
   if (!read.dated) {
     warnings.push_back(mapping.path +
                        ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
-                       "the same clock)");
+                       "the same clock, and so does record --emulate without --work-clock)");
   }
   return read;
 }
