@@ -37,12 +37,15 @@ class SamplesTable : public HeldTable<OtherEvent> {
     }));
     columns.push_back(value_column<Row, uint64_t>("period", ColumnType::uint64, [](const Row& row) { return row.period; }));
     const auto has_ip = [](const Row& row) { return row.ip.value != 0; };
-    const auto place = [this, has_ip](const Row& row) {
-      const SpaceId space = is_kernel_half(row.ip) ? kKernelSpace : recording_.contexts().at_thread(row.tid, row.time).space;
-      return has_ip(row) ? names_.find(space, row.ip, row.time) : PlaceName{};
+    const auto space = [this](const Row& row) { return recording_.contexts().at_thread(row.tid, row.time).space; };
+    const auto place = [this, has_ip, space](const Row& row) {
+      return has_ip(row) ? names_.find(is_kernel_half(row.ip) ? kKernelSpace : space(row), row.ip, row.time) : PlaceName{};
     };
+    columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [space](const Row& row) { return space(row).value; }, false));
     columns.push_back(optional_column<Row, uint64_t>("ip", ColumnType::uint64, [](const Row& row) { return row.ip.value; }, has_ip));
     columns.push_back(name_column<Row>("symbol", names_.symbols, [place](const Row& row) { return place(row).symbol; }));
+    columns.push_back(optional_column<Row, uint64_t>("offset", ColumnType::uint64, [place](const Row& row) { return place(row).offset_bytes; },
+                                                     [place](const Row& row) { return place(row).symbol >= 0; }, false));
     columns.push_back(name_column<Row>("module", names_.modules, [place](const Row& row) { return place(row).module; }, false));
     columns.push_back(fields_column());
     columns.push_back(value_column<Row, uint32_t>("event_number", ColumnType::uint32, [](const Row& row) { return row.name; }, false));

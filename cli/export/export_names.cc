@@ -5,6 +5,7 @@
 
 #include "analysis/table/column.h"
 #include "image/likeliest_section.h"
+#include "image/placed_name.h"
 #include "ptdecode/guest.h"
 
 namespace ptd::cli {
@@ -52,25 +53,42 @@ int64_t ExportNames::file(std::string_view module) {
 int64_t ExportNames::symbol(std::string_view name, std::string_view module) {
   if (name.empty()) return 0;
   const int64_t file_id = file(module);
-  const auto [place, is_new] = symbol_ids_.emplace(std::to_string(file_id) + ' ' + std::string(name), symbols_.size() + 1);
+  const auto [place, is_new] = symbol_ids_.emplace(std::to_string(file_id) + ' ' + valid_utf8(name), symbols_.size() + 1);
   if (is_new) symbols_.push_back({valid_utf8(name), file_id});
   return place->second;
 }
 
-void ExportNames::set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when) {
-  SymbolRow& row = symbols_[static_cast<size_t>(symbol) - 1];
-  const SpaceId of = space_at(space, start);
-  const std::optional<Symbol> found = recording_.symbolizer().find(of, start, when);
-  row.size_bytes = found && found->offset_bytes == 0 ? found->size_bytes : 0;
-  const std::optional<FilePlace> place = is_kernel_half(start) ? std::nullopt : recording_.symbolizer().file_place(of, start, when);
-  row.start = place ? place->file_offset_bytes : start.value;
-  if (place || !found || is_kernel_half(start)) return;
+int64_t ExportNames::symbol(std::string_view name, std::string_view module, const CodeAt& at) {
+  if (name.empty()) return 0;
+  const std::optional<Symbol> found = recording_.symbolizer().find(space_at(at.space, at.ip), at.ip, at.when);
+  if (!found) return symbol(name, module);
+  const std::string full = found->place.empty() ? std::string(name) : placed_name(found->place, name);
+  const uint64_t start = start_of(*found, at);
+  const auto [known, is_new] = start_ids_.emplace(std::to_string(file(module)) + ' ' + std::to_string(start) + ' ' + full, 0);
+  if (!is_new) return known->second;
+  known->second = symbol(full, module);
+  if (symbols_[static_cast<size_t>(known->second) - 1].has_start) {
+    symbols_.push_back({full, file(module)});
+    known->second = static_cast<int64_t>(symbols_.size());
+  }
+  SymbolRow& row = symbols_[static_cast<size_t>(known->second) - 1];
+  row.start = start;
+  row.size_bytes = found->size_bytes;
+  row.has_start = true;
+  return known->second;
+}
+
+uint64_t ExportNames::start_of(const Symbol& symbol, const CodeAt& at) const {
+  if (is_kernel_half(symbol.start)) return symbol.start.value;
+  const std::optional<FilePlace> place = recording_.symbolizer().file_place(at.space, symbol.start, at.when);
+  if (place) return place->file_offset_bytes;
   // A bundle has no ELF files, but the mappings of the files that its symbols are from.
-  const SectionId id = likeliest_section(recording_.timeline(), of, start, when).id;
-  if (id == kNoSection) return;
+  const SectionId id = likeliest_section(recording_.timeline(), at.space, symbol.start, at.when).id;
+  if (id == kNoSection) return symbol.start.value;
   const Section& section = recording_.timeline().section(id);
   const bool from_file = !section.path.starts_with('[') || section.path == "[vdso]";
-  if (from_file && recording_.symbolizer().module_of(section) == found->module) row.start = (start - section.ip) + section.file_offset_bytes;
+  if (!from_file || recording_.symbolizer().module_of(section) != symbol.module) return symbol.start.value;
+  return (symbol.start - section.ip) + section.file_offset_bytes;
 }
 
 Status ExportNames::write(Database& database) const {

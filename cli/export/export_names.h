@@ -27,11 +27,17 @@ class ExportNames {
   void add_calls_of(int64_t comm) { comms_[static_cast<size_t>(comm) - 1].has_calls = true; }
   /// The number of a file; 0 for the empty name.
   [[nodiscard]] int64_t file(std::string_view module);
-  /// The number of a function; 0 for the empty name.
+  /// The number of a function named as in FunctionInfo; 0 for the empty name. If code of that name is at several places, the first one.
   [[nodiscard]] int64_t symbol(std::string_view name, std::string_view module);
-  /// Where a function begins in its file, or in memory if it is of none, if that is not known yet. `space`: that of the user half.
-  [[nodiscard]] bool needs_start(int64_t symbol) const { return symbol != 0 && symbols_[static_cast<size_t>(symbol) - 1].start == 0; }
-  void set_start(int64_t symbol, Ip start, SpaceId space, TimeNs when);
+  /// An address in a function. `space`: that of the user half.
+  struct CodeAt {
+    SpaceId space;
+    Ip ip;
+    TimeNs when;
+  };
+  /// The number of the function at an address, where `name` is Symbol::name. Functions of one name that begin at different places have different numbers;
+  /// the name is that of FunctionInfo.
+  [[nodiscard]] int64_t symbol(std::string_view name, std::string_view module, const CodeAt& at);
 
   [[nodiscard]] Status write(Database& database) const;
 
@@ -51,10 +57,13 @@ class ExportNames {
     std::string name;
     int64_t file = 0;
     uint64_t start = 0, size_bytes = 0;
+    bool has_start = false;
   };
   struct File {
     std::string name, path, build_id;
   };
+  /// Where a function begins in its file, or in memory if it is of none.
+  [[nodiscard]] uint64_t start_of(const Symbol& symbol, const CodeAt& at) const;
   [[nodiscard]] Status write_threads(Database& database) const;
   [[nodiscard]] Status write_symbols(Database& database) const;
 
@@ -67,7 +76,8 @@ class ExportNames {
   std::unordered_map<std::string, int64_t> comm_ids_;   ///< by pid and name
   std::unordered_set<uint64_t> comm_threads_;           ///< which threads each name has: both numbers
   std::unordered_map<std::string, int64_t> file_ids_;
-  std::unordered_map<std::string, int64_t> symbol_ids_;  ///< by file and name
+  std::unordered_map<std::string, int64_t> symbol_ids_;  ///< by file and name: the first
+  std::unordered_map<std::string, int64_t> start_ids_;   ///< by file, start and name
 };
 
 }  // namespace ptd::cli

@@ -11,13 +11,14 @@ namespace ptd::cli {
 namespace {
 
 // Columns of the sources.
-enum : size_t { kTimeColumn, kCpuColumn, kPidColumn, kTidColumn, kComm, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
-constexpr size_t kPeriod = kOffset, kFields = kTo, kEventNumber = kToSymbol, kPayloadColumn = kInstructions, kAux = kMarks;
-const std::vector<std::string> kBranchColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "flags",     "ip",           "symbol",
-                                                 "offset",  "module", "to",  "to_symbol", "to_offset", "to_module", "instructions", "marks"};
-const std::vector<std::string> kEventColumns = {"time_ns", "cpu",    "pid", "tid",       "comm",      "event",     "ip",      "symbol",
-                                                "offset",  "module", "to",  "to_symbol", "to_offset", "to_module", "payload", "aux"};
-const std::vector<std::string> kSampleColumns = {"time_ns", "cpu", "pid", "tid", "comm", "event", "ip", "symbol", "period", "module", "fields", "event_number"};
+enum : size_t { kTimeColumn, kCpuColumn, kPidColumn, kTidColumn, kComm, kSpace, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
+constexpr size_t kPeriod = kTo, kFields = kToSymbol, kEventNumber = kToOffset, kPayloadColumn = kInstructions, kAux = kMarks;
+const std::vector<std::string> kBranchColumns = {"time_ns", "cpu",    "pid",    "tid", "comm",      "space",     "flags",     "ip",           "symbol",
+                                                 "offset",  "module", "to",     "to_symbol", "to_offset", "to_module", "instructions", "marks"};
+const std::vector<std::string> kEventColumns = {"time_ns", "cpu",    "pid",    "tid", "comm",      "space",     "event",   "ip",  "symbol",
+                                                "offset",  "module", "to",     "to_symbol", "to_offset", "to_module", "payload", "aux"};
+const std::vector<std::string> kSampleColumns = {"time_ns", "cpu",    "pid",    "tid",    "comm",   "space", "event", "ip", "symbol",
+                                                 "offset",  "module", "period", "fields", "event_number"};
 
 // Columns that are written.
 enum : size_t { oId, oEvent, oThread, oComm, oFile, oSymbol, oOffset, oIp, oTime, oCpu, oToFile, oToSymbol, oToOffset, oToIp, oPeriod, oType, oInstructions,
@@ -122,30 +123,24 @@ int64_t SampleRows::kind_of(Source& source) {
   return kind;
 }
 
-// The function at one end of a branch. Returns its number.
+// The function at one end of a branch. Returns its address.
 int64_t SampleRows::put_place(Source& source, size_t end, size_t first_column) {
   const RowReader& rows = source.rows;
   const size_t from = end == 0 ? kIp : kTo;
-  const int64_t ip = rows.number(from, 0);
-  const int32_t symbol = rows.name(from + 1), module = rows.name(from + 3);
-  const bool has_offset = source.kind != Source::samples;
-  const int64_t offset = has_offset ? rows.number(from + 2, 0) : 0;
-  const uint64_t key = static_cast<uint64_t>(static_cast<uint32_t>(module)) << 32 | static_cast<uint32_t>(symbol);
+  const int64_t ip = rows.number(from, 0), offset = rows.number(from + 2, 0);
+  const int32_t symbol = rows.name(from + 1);
+  const CodeKey key{symbol, rows.name(from + 3), symbol < 0 ? 0 : static_cast<uint32_t>(rows.number(kSpace, 0)), symbol < 0 ? 0 : ip - offset};
   auto& last = source.last_code[end];
-  if (last.first != key) {
+  if (last.key != key) {
     const auto [place, is_new] = source.codes[end].emplace(key, Code());
-    if (is_new) place->second = {names_.symbol(rows.text(from + 1), rows.text(from + 3)), names_.file(rows.text(from + 3))};
+    if (is_new) {
+      const ExportNames::CodeAt at{SpaceId{key.space}, Ip{static_cast<uint64_t>(ip)}, TimeNs{static_cast<uint64_t>(source.time)}};
+      place->second = {names_.symbol(rows.text(from + 1), rows.text(from + 3), at), names_.file(rows.text(from + 3))};
+    }
     last = {key, place->second};
   }
-  const auto [id, file] = last.second;
-  if (has_offset && ip != 0 && names_.needs_start(id)) {
-    const TimeNs when{static_cast<uint64_t>(source.time)};
-    const auto cpu = static_cast<int32_t>(rows.number(kCpuColumn, -1)), tid = static_cast<int32_t>(rows.number(kTidColumn, -1));
-    const ContextTrack& contexts = input_.recording().contexts();
-    names_.set_start(id, Ip{static_cast<uint64_t>(ip - offset)}, (cpu >= 0 ? contexts.at_cpu(cpu, when) : contexts.at_thread(tid, when)).space, when);
-  }
-  samples_->set(first_column, file);
-  samples_->set(first_column + 1, id);
+  samples_->set(first_column, last.code.file);
+  samples_->set(first_column + 1, last.code.symbol);
   samples_->set(first_column + 2, offset);
   return ip;
 }

@@ -37,6 +37,23 @@ class SampleRows {
   struct Code {
     int64_t symbol = 0, file = 0;
   };
+  /// A function as the columns of names and addresses tell it. Code without a symbol has no space and start.
+  struct CodeKey {
+    int32_t symbol = -1, module = -1;  ///< indexes
+    uint32_t space = 0;
+    int64_t start = 0;
+    friend bool operator==(const CodeKey&, const CodeKey&) = default;
+  };
+  struct CodeHash {
+    size_t operator()(const CodeKey& key) const {
+      const uint64_t names = static_cast<uint64_t>(static_cast<uint32_t>(key.module)) << 32 | static_cast<uint32_t>(key.symbol);
+      return (names ^ static_cast<uint64_t>(key.start) ^ (uint64_t{key.space} << 40)) * 0x9E3779B97F4A7C15ULL;
+    }
+  };
+  struct KnownCode {
+    CodeKey key;
+    Code code;
+  };
   /// One of the tables, at its next row.
   struct Source {
     enum Kind : uint8_t { branches, events, samples };
@@ -46,8 +63,8 @@ class SampleRows {
     int64_t time = 0;
     // Numbers of what the columns of names hold, by their index.
     std::vector<int64_t> kinds;                            ///< of branches, or of events; of samples by number of the event
-    std::array<std::unordered_map<uint64_t, Code>, 2> codes;  ///< by module and symbol
-    std::array<std::pair<uint64_t, Code>, 2> last_code{std::pair(~uint64_t{0}, Code()), std::pair(~uint64_t{0}, Code())};
+    std::array<std::unordered_map<CodeKey, Code, CodeHash>, 2> codes;
+    std::array<KnownCode, 2> last_code;
   };
   /// A row of selected_events.
   struct Event {

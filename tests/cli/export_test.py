@@ -40,6 +40,22 @@ def functions(*words):
     return [row for row in map(json.loads, done.stdout.splitlines()) if "function" in row]
 
 
+def record(folder, data, *command):
+    done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", *command],
+                          cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def perfs_export(data, path):
+    """Writes the database of perf's script. Returns False if the script or Qt for Python is not installed."""
+    script = SCRIPTS / "export-to-sqlite.py"
+    if not script.exists() or not has_qt():
+        return False
+    subprocess.run(["perf", "script", "-i", data, "--itrace=b", "-s", script, path, "all", "calls"], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "PERF_EXEC_PATH": "/usr/lib/perf-core", "PATH": "/usr/bin:/bin"})  # the interpreter that perf is linked to
+    return True
+
+
 def has_qt():
     return subprocess.run(["/usr/bin/python3", "-c", "import PySide2.QtSql, PySide2.QtWidgets"], capture_output=True).returncode == 0
 
@@ -64,9 +80,7 @@ class Program(Database):
         cls.folder = pathlib.Path(cls.temporary.name)
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-g", "-no-pie", SOURCE / "tests" / "cli" / "programs" / "exported.c", "-o", "exported", "-pthread"],
                        cwd=cls.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "run.data", "--",
-                               "./exported"], cwd=cls.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        record(cls.folder, "run.data", "./exported")
         cls.data, cls.path = cls.folder / "run.data", cls.folder / "run.db"
         done = run("export", "-i", cls.data, "-o", cls.path)
         assert done.returncode == 0, done.stderr
@@ -121,9 +135,7 @@ class Program(Database):
     def test_code_without_symbols_has_its_file(self):
         shutil.copy(self.folder / "exported", self.folder / "stripped")
         subprocess.run(["strip", "-s", "stripped"], cwd=self.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", "stripped.data", "--",
-                               "./stripped"], cwd=self.folder, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        record(self.folder, "stripped.data", "./stripped")
         bundle = self.folder / "stripped.bundle"
         self.assertEqual(run("bundle", "-q", "-i", self.folder / "stripped.data", "-o", bundle).returncode, 0)
         for data in (self.folder / "stripped.data", bundle, KERNEL):
@@ -145,7 +157,7 @@ class Program(Database):
             self.compare_branches(data, path, **dict(zip(("first_ns", "last_ns"), (round(float(text) * 1e9) for text in WINDOW.split(",")))) if data == KERNEL else {})
 
     def compare_branches(self, data, path, **window):
-        """All columns of ptd_branches are those of the table."""
+        """All columns of ptd_branches are those of the table, but a function of which there are several has its source file or address in its name."""
         if not os.environ.get("PTDECODE_LIBRARY"):
             return
         from arrow_reader import Library
@@ -157,7 +169,9 @@ class Program(Database):
         theirs = collections.Counter(tuple((row.get(name) + (1 << 63)) % (1 << 64) - (1 << 63) if name in ("ip", "to") and name in row else row.get(name) for name in columns)
                                      for row in library.rows(recording, "branches", columns=columns, **window))
         listed = ",".join(f'"{name}"' for name in columns)
-        ours = collections.Counter(self.ask(path, f"SELECT {listed} FROM ptd_branches"))
+        names = [columns.index(name) for name in ("symbol", "to_symbol")]
+        ours = collections.Counter(tuple(re.sub(r"^(0x[0-9a-f]+|[\w-]+\.\w+):(?!:)", "", value) if i in names and value else value for i, value in enumerate(row))
+                                   for row in self.ask(path, f"SELECT {listed} FROM ptd_branches"))
         self.assertEqual([(ours - theirs).most_common(3), (theirs - ours).most_common(3)], [[], []], columns)
 
     def test_the_summary_is_of_the_tables_that_were_asked_for(self):
@@ -184,12 +198,9 @@ class Program(Database):
         self.assertIn("block_counts", done.stderr)
 
     def test_rows_are_those_of_perfs_export(self):
-        script = SCRIPTS / "export-to-sqlite.py"
-        if not script.exists() or not has_qt():
-            self.skipTest("perf's export script or PySide2 is not installed")
         other = self.folder / "perf.db"
-        subprocess.run(["perf", "script", "-i", self.data, "--itrace=b", "-s", script, other, "all", "calls"], check=True, stdout=subprocess.DEVNULL,
-                       env={**os.environ, "PERF_EXEC_PATH": "/usr/lib/perf-core", "PATH": "/usr/bin:/bin"})  # the interpreter that perf is linked to
+        if not perfs_export(self.data, other):
+            self.skipTest("perf's export script or PySide2 is not installed")
         # Symbols that have several names are left out: perf may choose another one.
         sql = ("SELECT t.pid, t.tid, s.ip, s.to_ip, s.branch_type, b.name, s.sym_offset, s.to_sym_offset FROM samples s JOIN threads t ON t.id = s.thread_id"
                " JOIN branch_types b ON b.id = s.branch_type WHERE s.evsel_id IN (SELECT id FROM selected_events WHERE name LIKE 'branches%')")
@@ -283,6 +294,57 @@ class Program(Database):
             self.assertEqual([row["calls"] for row in listed if row["function"] == name], [count])
         self.assertEqual(shown["branches"], self.number(self.path, "SELECT count(*) FROM ptd_branches"))
         self.assertEqual(shown["tables"]["ptd_functions"], len(listed))
+
+
+class SameNames(Database):
+    """Two functions `step`, in a.c and b.c, which the source calls 5 and 7 times."""
+
+    def record(self, *options):
+        self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        for part, source in enumerate(("a.c", "b.c"), 1):
+            shutil.copy(SOURCE / "tests" / "cli" / "programs" / "same_names.c", self.folder / source)
+            subprocess.run([os.environ.get("CC", "cc"), "-O1", "-no-pie", f"-DPART={part}", *options, "-c", source], cwd=self.folder, check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-no-pie", "a.o", "b.o", "-o", "same"], cwd=self.folder, check=True)
+        record(self.folder, "same.data", "./same")
+        self.data, self.path = self.folder / "same.data", self.folder / "same.db"
+        self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.path).returncode, 0)
+
+    def test_each_function_has_one_row(self):
+        self.record()
+        lines = subprocess.run(["nm", self.folder / "same"], capture_output=True, text=True, check=True).stdout.splitlines()
+        starts = sorted(int(line.split()[0], 16) - 0x400000 for line in lines if line.endswith(" step"))
+        self.assertEqual(len(starts), 2)
+        symbols = "FROM symbols s JOIN dsos d ON d.id = s.dso_id WHERE d.short_name = 'same' AND s.name LIKE '%step'"
+        self.assertEqual(self.ask(self.path, f"SELECT name, sym_start {symbols} ORDER BY 2"), list(zip(("a.c:step", "b.c:step"), starts)))
+        # The code of every branch's ends is at the place in the file that its symbol and offset tell.
+        for end in ("", "to_"):
+            self.assertEqual(self.number(self.path, f"""SELECT count(*) FROM samples x JOIN symbols s ON s.id = x.{end}symbol_id JOIN dsos d ON d.id = s.dso_id
+                WHERE d.short_name = 'same' AND s.sym_start + x.{end}sym_offset != x.{end}ip - 0x400000"""), 0)
+        counts = [("a.c:step", 5), ("b.c:step", 7)]
+        self.assertEqual(self.ask(self.path, "SELECT call, count(*) FROM ptd_calls WHERE call LIKE '%step' GROUP BY 1 ORDER BY 1"), counts)
+        self.assertEqual(self.ask(self.path, "SELECT to_symbol, count(*) FROM ptd_branches WHERE flags = 'call' AND to_symbol LIKE '%step' GROUP BY 1 ORDER BY 1"), counts)
+        perf = self.folder / "perf.db"
+        if not perfs_export(self.data, perf):
+            return
+        places = """SELECT x.to_ip, s.sym_start, s.sym_end, count(*) FROM samples x JOIN symbols s ON s.id = x.to_symbol_id JOIN dsos d ON d.id = s.dso_id
+            WHERE d.short_name = 'same' AND s.name LIKE '%step' GROUP BY 1, 2, 3 ORDER BY 1"""
+        self.assertEqual(self.ask(perf, places), self.ask(self.path, places))
+
+    def test_samples_have_the_function_of_their_address(self):
+        self.record()
+        self.assertEqual(run("bundle", "-q", "-i", self.data, "-o", self.folder / "same.bundle").returncode, 0)
+        content = (self.folder / "same.bundle").read_bytes()
+        *all_parts, end = [each for _, each in parts.parts_of(content)]
+        (pid, tid, when), = self.ask(self.path, "SELECT pid, tid, max(time_ns) FROM ptd_branches WHERE to_symbol LIKE '%step'")
+        ips = self.ask(self.path, """SELECT DISTINCT "to", to_symbol FROM ptd_branches WHERE flags = 'call' AND to_symbol LIKE '%step' ORDER BY 1""")
+        number = parts.number
+        rows = b"".join(number(when + 1) + number(2 * pid) + number(2 * tid) + number(1) + number(0) + number(ip + 1) + number(1) + number(0) * 2 for ip, _ in ips)
+        events = number(1) + number(6) + b"cycles" + number(0) + number(len(ips)) + rows
+        bundle, path = self.folder / "sampled.bundle", self.folder / "sampled.db"
+        bundle.write_bytes(parts.joined(content[:parts.HEADER_BYTES], [*all_parts, parts.part(b"evnt", events), end]))
+        self.assertEqual(run("export", "-q", "-i", bundle, "-o", path, "--tables", "calls,samples").returncode, 0)
+        self.assertEqual(self.ask(path, "SELECT ip - 1, symbol FROM ptd_samples ORDER BY 1"), ips)
+        self.assertEqual(self.ask(path, "SELECT DISTINCT sym_start + sym_offset - ip FROM samples JOIN symbols s ON s.id = symbol_id"), [(-0x400000,)])
 
 
 class NamesOfEvents(Database):

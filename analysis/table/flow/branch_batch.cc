@@ -266,6 +266,8 @@ void BranchBatch::finish(Output& out, Column& column) {
       return finish_context<int32_t>(out, column, [](At at) { return ContextValue<int32_t>{at.pid, at.pid >= 0}; });
     case BranchColumn::tid:
       return finish_context<int32_t>(out, column, [](At at) { return ContextValue<int32_t>{at.tid, at.tid >= 0}; });
+    case BranchColumn::space:
+      return finish_context<uint32_t>(out, column, [](At at) { return ContextValue<uint32_t>{at.space.value, true}; });
     case BranchColumn::comm:
       return finish_comm(out, column);
     case BranchColumn::marks:

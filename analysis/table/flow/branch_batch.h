@@ -17,15 +17,16 @@
 namespace ptd {
 
 enum class BranchColumn : uint8_t {
-  time_ns, stream, cpu, pid, tid, comm, flags, ip, symbol, offset, module, to, to_symbol, to_offset, to_module, instructions, marks
+  time_ns, stream, cpu, pid, tid, space, comm, flags, ip, symbol, offset, module, to, to_symbol, to_offset, to_module, instructions, marks
 };
 /// In the order of BranchColumn.
-inline constexpr std::array<ColumnChoice, 17> kBranchColumns = {{
+inline constexpr std::array<ColumnChoice, 18> kBranchColumns = {{
     {{"time_ns", ColumnType::int64, true}},
     {{"stream", ColumnType::uint32, false}, false},
     {{"cpu", ColumnType::int32, true}},
     {{"pid", ColumnType::int32, true}},
     {{"tid", ColumnType::int32, true}},
+    {{"space", ColumnType::uint32, false}, false},
     {{"comm", ColumnType::name, true}, false},
     {{"flags", ColumnType::name, true}},
     {{"ip", ColumnType::uint64, true}},

@@ -64,6 +64,7 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
                                                     [](const Row& row) { return row.at.pid >= 0; }));
     columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.at.tid; },
                                                     [](const Row& row) { return row.at.tid >= 0; }));
+    columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [](const Row& row) { return row.at.space.value; }, false));
     columns.push_back(name_column<Row>("comm", names_.comms, [this](const Row& row) { return names_.comm(row.at.tid, row.at.time); }, false));
     for (RowColumn<Row>& column : columns) column.same_in_group = true;
     return columns;
