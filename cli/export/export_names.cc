@@ -25,8 +25,9 @@ int64_t ExportNames::thread(int32_t pid, int32_t tid) {
 }
 
 int64_t ExportNames::comm(std::string_view comm, int32_t pid, int64_t thread, TimeNs when) {
-  const auto [place, is_new] = comm_ids_.emplace(std::to_string(pid) + ' ' + std::string(comm), comms_.size() + 1);
-  if (is_new) comms_.push_back({valid_utf8(comm), pid, thread, when, false, {}});
+  const std::string text = valid_utf8(comm);  // as the tables of columns have it
+  const auto [place, is_new] = comm_ids_.emplace(std::to_string(pid) + ' ' + text, comms_.size() + 1);
+  if (is_new) comms_.push_back({text, pid, thread, when, false, {}});
   Comm& known = comms_[static_cast<size_t>(place->second) - 1];
   known.first = std::min(known.first, when);
   if (comm_threads_.insert(static_cast<uint64_t>(place->second) << 32 | static_cast<uint32_t>(thread)).second) known.threads.push_back(thread);
@@ -35,13 +36,14 @@ int64_t ExportNames::comm(std::string_view comm, int32_t pid, int64_t thread, Ti
 
 int64_t ExportNames::file(std::string_view module) {
   if (module.empty()) return 0;
-  const auto [place, is_new] = file_ids_.emplace(std::string(module), files_.size() + 1);
+  const std::string name = valid_utf8(module);
+  const auto [place, is_new] = file_ids_.emplace(name, files_.size() + 1);
   if (!is_new) return place->second;
-  File made{valid_utf8(module), valid_utf8(module), {}};
+  File made{name, name, {}};
   const Timeline& timeline = recording_.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (section.path.find('/') == std::string::npos || recording_.symbolizer().module_of(section) != module) continue;
+    if (section.path.find('/') == std::string::npos || valid_utf8(recording_.symbolizer().module_of(section)) != name) continue;
     made.path = valid_utf8(section.path);
     made.build_id = section.build_id;
     break;

@@ -299,13 +299,13 @@ class Program(Database):
 class SameNames(Database):
     """Two functions `step`, in a.c and b.c, which the source calls 5 and 7 times."""
 
-    def record(self, *options):
+    def record(self, *options, program="same"):
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         for part, source in enumerate(("a.c", "b.c"), 1):
             shutil.copy(SOURCE / "tests" / "cli" / "programs" / "same_names.c", self.folder / source)
             subprocess.run([os.environ.get("CC", "cc"), "-O1", "-no-pie", f"-DPART={part}", *options, "-c", source], cwd=self.folder, check=True)
-        subprocess.run([os.environ.get("CC", "cc"), "-no-pie", "a.o", "b.o", "-o", "same"], cwd=self.folder, check=True)
-        record(self.folder, "same.data", "./same")
+        subprocess.run([os.environ.get("CC", "cc"), "-no-pie", "a.o", "b.o", "-o", program], cwd=self.folder, check=True)
+        record(self.folder, "same.data", f"./{program}")
         self.data, self.path = self.folder / "same.data", self.folder / "same.db"
         self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.path).returncode, 0)
 
@@ -345,6 +345,14 @@ class SameNames(Database):
         self.assertEqual(run("export", "-q", "-i", bundle, "-o", path, "--tables", "calls,samples").returncode, 0)
         self.assertEqual(self.ask(path, "SELECT ip - 1, symbol FROM ptd_samples ORDER BY 1"), ips)
         self.assertEqual(self.ask(path, "SELECT DISTINCT sym_start + sym_offset - ip FROM samples JOIN symbols s ON s.id = symbol_id"), [(-0x400000,)])
+
+    def test_names_that_are_not_utf_8(self):
+        self.record("-DODD", program="same\udcff")
+        for table, names in (("symbols", "name LIKE 'odd%'"), ("comms", "comm LIKE 'odd%'"), ("dsos", "short_name LIKE 'same%' AND long_name LIKE '/%/same%'")):
+            self.assertEqual(self.number(self.path, f"SELECT count(*) FROM {table} WHERE {names}"), 1, table)
+        self.assertEqual(self.ask(self.path, "SELECT has_calls, (SELECT count(*) FROM comm_threads WHERE comm_id = comms.id) FROM comms WHERE comm LIKE 'odd%'"), [(1, 1)])
+        self.assertEqual(self.number(self.path, "SELECT count(*) FROM calls c JOIN samples s ON s.to_symbol_id = c.call_symbol_id AND s.comm_id = c.comm_id"
+                                                " JOIN symbols n ON n.id = c.call_symbol_id WHERE n.name LIKE 'odd%name' AND s.branch_type = 3"), 1)
 
 
 class NamesOfEvents(Database):
