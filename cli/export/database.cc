@@ -65,7 +65,19 @@ Result<int64_t> Database::number(const std::string& sql) {
 
 const char* sqlite_version() { return sqlite3_libversion(); }
 
-Status Database::finish() { return run("COMMIT; PRAGMA optimize"); }
+// Without a journal, a statement that ends early damages the file. That of an index holds few pages, because its own are new.
+Status Database::commit() { return run("COMMIT; PRAGMA journal_mode = MEMORY"); }
+
+Result<bool> Database::run_unless(const std::string& sql, bool (*stopped)()) {
+  constexpr int kStepsPerCheck = 100'000;  // about a millisecond
+  if (stopped()) return false;
+  using Stopped = bool (*)();
+  sqlite3_progress_handler(handle_, kStepsPerCheck, [](void* asked) { return (*static_cast<Stopped*>(asked))() ? 1 : 0; }, &stopped);
+  const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
+  sqlite3_progress_handler(handle_, 0, nullptr, nullptr);
+  if (code == SQLITE_OK || code == SQLITE_INTERRUPT) return code == SQLITE_OK;
+  return failed("write the database");
+}
 
 Result<std::unique_ptr<Inserter>> Inserter::create(Database& database, std::string_view table, std::string_view columns) {
   std::string places = "?";

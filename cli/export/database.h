@@ -18,8 +18,8 @@ namespace ptd::cli {
 
 inline constexpr uint64_t kRowsPerCheck = 4096;  ///< after so many, writers look whether Ctrl-C was pressed
 
-/// A new database in one transaction, without a journal: if a write fails, the file is useless and must be removed. Errors of every function:
-/// write_failed. Not thread-safe.
+/// A new database, whose rows are written in one transaction without a journal: if a write fails, the file is useless and must be removed. Errors of every
+/// function: write_failed. Not thread-safe.
 class Database {
  public:
   /// Opens an empty file. `file` is its path, which may be a link to it; messages call it `name`.
@@ -32,8 +32,10 @@ class Database {
   [[nodiscard]] Status run(const std::string& sql);
   /// Returns the first value of a query, a number; 0 if it is null.
   [[nodiscard]] Result<int64_t> number(const std::string& sql);
-  /// Writes what is not written yet. Nothing may be written afterwards.
-  [[nodiscard]] Status finish();
+  /// Ends the transaction. Each statement after it is one of its own.
+  [[nodiscard]] Status commit();
+  /// After commit(): runs statements that return no rows, unless stopped() is or becomes true: then changes nothing and returns false.
+  [[nodiscard]] Result<bool> run_unless(const std::string& sql, bool (*stopped)());
   [[nodiscard]] Error failed(std::string_view what) const;
 
  private:

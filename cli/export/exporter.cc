@@ -24,6 +24,8 @@ namespace ptd::cli {
 
 namespace {
 
+constexpr std::string_view kComplete = "complete";  // in ptd_info
+
 /// Writes the tables that are wanted, one after the other.
 class Export {
  public:
@@ -34,10 +36,12 @@ class Export {
     }
     if (!input.filter().times.empty()) request_.time = input.filter().times.front();
     request_.path = words.calls.input.path;
+    request_.cancelled = interrupted;
     request_.threads = words.calls.threads;
   }
   /// Returns the exit status.
   int run() {
+    stop_on_interrupt();
     if (const Status made = database_.run(schema_tables()); !made) return report_error(made.error());
     const int status = write_calls();
     if (status != kExitOk && status != kExitInterrupted) return status;
@@ -46,7 +50,9 @@ class Export {
       if (const Status done = (this->*write)(); !done) return report_error(done.error());
       ended_ = ended_ || interrupted();
     }
-    if (const Status done = complete(); !done) return report_error(done.error());
+    for (const auto& write : {&Export::write_info, &Export::complete}) {
+      if (const Status done = (this->*write)(); !done) return report_error(done.error());
+    }
     return ended_ ? kExitInterrupted : kExitOk;
   }
   [[nodiscard]] std::string summary() const {
@@ -140,13 +146,22 @@ class Export {
     return {};
   }
 
-  Status complete() {
+  Status write_info() {
     auto info = Inserter::create(database_, "ptd_info", "key,value");
     if (!info) return info.error();
     std::vector<std::pair<std::string_view, std::string>> facts = {{"tables_version", "1"},
                                                                    {"ptdecode", ptd_version()},
                                                                    {"recording", words_.calls.input.path},
-                                                                   {"description", input_.recording().description()}};
+                                                                   {"description", input_.recording().description()},
+                                                                   {kComplete, "0"},
+                                                                   {"tables", fmt::format("{}", fmt::join(tables_, ","))}};
+    const CallWords& calls = words_.calls;
+    for (const auto& [key, value] : {std::pair("cpu", &calls.cpus), {"pid", &calls.pids}, {"tid", &calls.tids}, {"comm", &calls.comms}, {"time", &calls.time}}) {
+      if (!value->empty()) facts.emplace_back(key, *value);
+    }
+    if (request_.time.first != kTimeMin) facts.emplace_back("time_first_ns", std::to_string(request_.time.first.value));
+    if (request_.time.last != kTimeMax) facts.emplace_back("time_last_ns", std::to_string(request_.time.last.value));
+    if (calls.fibres) facts.emplace_back("fibres", "1");
     if (tables_.contains("calls")) {
       facts.emplace_back("calls_too_deep", std::to_string(input_.folded()));
       facts.emplace_back("guessed_longjmps", std::to_string(input_.guessed()));
@@ -159,11 +174,22 @@ class Export {
       (*info)->set(1, text);
       if (const Status written = (*info)->insert(); !written) return written;
     }
-    info->reset();
+    return {};
+  }
+
+  Status complete() {
     if (const Status written = names_.write(database_); !written) return written;
     if (const Status written = database_.run(schema_views(empty_, words_.calls.fibres)); !written) return written;
     if (!has_calls_or_branches()) count_other_rows();
-    return database_.finish();
+    if (const Status written = database_.commit(); !written) return written;
+    std::vector<std::string> last = schema_indexes(empty_);
+    last.push_back(fmt::format("UPDATE ptd_info SET value = '1' WHERE key = '{}'", kComplete));
+    for (size_t i = 0; i < last.size() && !ended_; ++i) {
+      const Result<bool> written = database_.run_unless(last[i], interrupted);
+      if (!written) return written.error();
+      ended_ = !written.value();
+    }
+    return {};
   }
 
   const ExportWords& words_;
@@ -217,7 +243,7 @@ int write_database(const ExportWords& words) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   const int matched = (*opened)->say_summary(words.calls, all.any());
   if (!words.calls.input.quiet) {
-    const char* const cut = status == kExitInterrupted ? "; interrupted: its tables are incomplete" : "";
+    const char* const cut = status == kExitInterrupted ? "; interrupted: it is incomplete" : "";
     say_on_error(fmt::format("ptdecode: {}: {}{}\n", shown(words.output), all.summary(), cut));
   }
   if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");

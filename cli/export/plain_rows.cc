@@ -70,6 +70,11 @@ Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view 
 
 }  // namespace
 
+Result<bool> next_row(RowReader& rows) {
+  const Result<bool> more = rows.next();
+  return !more && more.error().code == ErrorCode::cancelled ? Result<bool>(false) : more;
+}
+
 Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
                          const std::function<bool()>& stopped) {
   std::vector<ColumnInfo> columns;
@@ -87,7 +92,7 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
   if (!out) return out.error();
   const WhoFilter filter(input.filter(), rows.columns());
   for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
-    const Result<bool> more = rows.next();
+    const Result<bool> more = next_row(rows);
     if (!more) return more.error();
     if (!more.value()) break;
     if (!filter.wanted(rows)) continue;

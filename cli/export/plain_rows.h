@@ -8,10 +8,13 @@
 #include "cli/calls/call_input.h"
 #include "cli/export/database.h"
 #include "cli/export/export_names.h"
+#include "analysis/table/row_reader.h"
 #include "analysis/table/table.h"
 
 namespace ptd::cli {
 
+/// Moves to the next row; false: there is none, or TableRequest::cancelled ended the table.
+[[nodiscard]] Result<bool> next_row(RowReader& rows);
 /// Creates the table ptd_NAME with the columns of the request and writes its rows, of the threads that are wanted. `stopped` ends it early.
 [[nodiscard]] Status write_plain_table(Database& database, CallInput& input, std::string_view name, const TableRequest& request,
                                        const std::function<bool()>& stopped);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/export/branch_types.h"
+#include "cli/export/plain_rows.h"
 #include "cli/options/thread_filters.h"
 
 namespace ptd::cli {
@@ -72,7 +73,7 @@ Status SampleRows::add(std::string_view table, const TableRequest& request) {
 // To the next row that is wanted.
 Result<bool> SampleRows::advance(Source& source, const std::function<bool()>& stopped) {
   for (uint64_t count = 1; count % kRowsPerCheck != 0 || !stopped(); ++count) {
-    const Result<bool> more = source.rows.next();
+    const Result<bool> more = next_row(source.rows);
     if (!more || !more.value()) return more;
     if (!who(source).wanted || kind_of(source) == kNotHere) continue;
     source.time = source.rows.number(kTimeColumn, 0);

@@ -1,6 +1,7 @@
 // The schema of an exported database: see schema.h.
 #include "cli/export/schema.h"
 
+#include <iterator>
 #include <string_view>
 
 namespace ptd::cli {
@@ -46,10 +47,15 @@ CREATE TABLE ptd_threads (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, tid INTE
   untraced_ns INTEGER, lost_ns INTEGER, instructions INTEGER, cycles INTEGER, gaps INTEGER);
 )sql";
 
+constexpr const char* kListIndexes[] = {"CREATE INDEX symbol_names ON symbols (name)"};
+constexpr const char* kCallIndexes[] = {
+    "CREATE INDEX calls_by_parent_path ON calls (parent_call_path_id)", "CREATE INDEX calls_by_parent ON calls (parent_id)",
+    "CREATE INDEX calls_by_caller ON calls (NULLIF(parent_id, 0))",  // of ptd_calls
+    "CREATE INDEX calls_by_function ON calls (call_symbol_id)", "CREATE INDEX calls_by_time ON calls (call_time)"};
+constexpr const char* kSampleIndexes[] = {"CREATE INDEX samples_by_time ON samples (time)"};
 
 // Views of lists: few rows each.
 constexpr const char* kListViews = R"sql(
-CREATE INDEX symbol_names ON symbols (name);
 CREATE VIEW machines_view AS SELECT id, pid, root_dir,
   CASE WHEN id=0 THEN 'unknown' WHEN pid=-1 THEN 'host' ELSE 'guest' END AS host_or_guest FROM machines;
 CREATE VIEW dsos_view AS SELECT id, machine_id, (SELECT host_or_guest FROM machines_view WHERE id = machine_id) AS host_or_guest,
@@ -63,11 +69,6 @@ CREATE VIEW comm_threads_view AS SELECT comm_id, (SELECT comm FROM comms WHERE i
 )sql";
 
 constexpr const char* kCallViews = R"sql(
-CREATE INDEX calls_by_parent_path ON calls (parent_call_path_id);
-CREATE INDEX calls_by_parent ON calls (parent_id);
-CREATE INDEX calls_by_caller ON calls (NULLIF(parent_id, 0));  -- of ptd_calls
-CREATE INDEX calls_by_function ON calls (call_symbol_id);
-CREATE INDEX calls_by_time ON calls (call_time);
 CREATE VIEW call_paths_view AS SELECT c.id, printf('%x', c.ip) AS ip, c.symbol_id, (SELECT name FROM symbols WHERE id = c.symbol_id) AS symbol,
   (SELECT dso_id FROM symbols WHERE id = c.symbol_id) AS dso_id, (SELECT dso FROM symbols_view WHERE id = c.symbol_id) AS dso_short_name,
   c.parent_id, printf('%x', p.ip) AS parent_ip, p.symbol_id AS parent_symbol_id,
@@ -92,7 +93,6 @@ CREATE VIEW ptd_calls AS SELECT (SELECT NULLIF(pid, -1) FROM threads WHERE id = 
 )sql";
 
 constexpr const char* kSampleViews = R"sql(
-CREATE INDEX samples_by_time ON samples (time);
 CREATE VIEW samples_view AS SELECT id, time, cpu, (SELECT pid FROM threads WHERE id = thread_id) AS pid,
   (SELECT tid FROM threads WHERE id = thread_id) AS tid, (SELECT comm FROM comms WHERE id = comm_id) AS command,
   (SELECT name FROM selected_events WHERE id = evsel_id) AS event, printf('%x', ip) AS ip_hex,
@@ -184,6 +184,13 @@ std::string schema_views(const std::set<std::string>& empty, bool fibres) {
     if (!of_power || !power) sql += "DROP TABLE " + table + ";\n";
   }
   if (!has("calls")) sql += "DROP TABLE call_paths; ALTER TABLE comms DROP COLUMN has_calls;\n";
+  return sql;
+}
+
+std::vector<std::string> schema_indexes(const std::set<std::string>& empty) {
+  std::vector<std::string> sql(std::begin(kListIndexes), std::end(kListIndexes));
+  if (!empty.contains("samples")) sql.insert(sql.end(), std::begin(kSampleIndexes), std::end(kSampleIndexes));
+  if (!empty.contains("calls")) sql.insert(sql.end(), std::begin(kCallIndexes), std::end(kCallIndexes));
   return sql;
 }
 

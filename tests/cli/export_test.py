@@ -244,6 +244,9 @@ class Program(Database):
         self.assertEqual(self.number(path, "SELECT sum(instructions) FROM ptd_blocks"), max(executed))
         self.assertEqual(self.ask(path, "SELECT name FROM sqlite_master WHERE name IN ('ptd_branches', 'samples', 'ptd_findings')"), [])
         self.assertEqual(self.number(path, "PRAGMA integrity_check"), "ok")
+        facts = dict(self.ask(path, "SELECT key, value FROM ptd_info"))
+        self.assertEqual({key: facts.get(key) for key in ("complete", "tables", "tid", "comm", "time")},
+                         {"complete": "1", "tables": "blocks,calls,gaps", "tid": str(tid), "comm": None, "time": None})
         for words, status in ((("--tables", "calls,nothing"), 2), (("--tid", "1"), 2)):
             self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.folder / "none.db", *words).returncode, status, words)
         done = subprocess.run([PTDECODE, "export", "-i", self.data, "-o", "-"], capture_output=True, text=True)
@@ -418,6 +421,17 @@ class Kernel(Database):
         self.assertEqual(self.ask(path, "SELECT DISTINCT tid FROM ptd_blocks"), [(tid,)])
         self.assertEqual([row[1] for row in self.ask(path, "PRAGMA table_info(ptd_blocks)") if row[1] == "comm"], [])
 
+    def test_the_database_says_what_it_is_of(self):
+        facts = dict(self.ask(self.path, "SELECT key, value FROM ptd_info"))
+        first, last = (text.replace(".", "").ljust(11, "0") for text in WINDOW.split(","))
+        self.assertEqual({key: facts.get(key) for key in ("complete", "time", "time_first_ns", "time_last_ns", "cpu")},
+                         {"complete": "1", "time": WINDOW, "time_first_ns": first, "time_last_ns": last, "cpu": None})
+        path = self.path.with_name("part.db")
+        words = ("--cpu", "1", "--comm", "rcu_preempt", "--tables", "calls,branches")
+        self.assertEqual(run("export", "-q", "-i", KERNEL, "-o", path, "--time", WINDOW, *words).returncode, 0)
+        facts = dict(self.ask(path, "SELECT key, value FROM ptd_info"))
+        self.assertEqual([facts.get(key) for key in ("cpu", "comm", "tables", "tid")], ["1", "rcu_preempt", "branches,calls", None])
+
     def test_times_rise(self):
         self.assertEqual(self.number(self.path, "SELECT count(*) FROM context_switches a JOIN context_switches b ON b.id = a.id + 1 WHERE b.time < a.time"), 0)
         self.assertGreater(self.number(self.path, "SELECT count(*) FROM context_switches"), 0)
@@ -447,6 +461,8 @@ class Interrupted(unittest.TestCase):
         if not (folder / "x.db").exists():
             return status, 0, 0
         with contextlib.closing(sqlite3.connect(folder / "x.db")) as database:
+            self.assertEqual(database.execute("SELECT value FROM ptd_info WHERE key = 'complete'").fetchall(), [("1" if status == 0 else "0",)])
+            self.assertEqual(database.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
             there = {name for name, in database.execute("SELECT name FROM sqlite_master")}  # tables without rows are left out
             counts = [database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] if table in there else 0 for table in ("calls", "samples")]
         (folder / "x.db").unlink()
@@ -470,6 +486,27 @@ class Interrupted(unittest.TestCase):
             self.assertGreater(calls, 0)
             for _ in range(3):
                 self.assertEqual(self.export(pathlib.Path(folder), delay, 2)[0], 130)
+
+    def test_tables_without_calls(self):
+        """Ctrl-C ends the decoder, too, where it gives no rows."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "x.db"
+            statuses = set()
+            for delay in (0.01 * step for step in range(30)):
+                process = subprocess.Popen([PTDECODE, "export", "-q", "-i", KERNEL, "-o", path, "--tables", "gaps"], stderr=subprocess.DEVNULL)
+                while process.poll() is None and not os.listdir(folder):
+                    time.sleep(0.001)
+                time.sleep(delay)
+                process.send_signal(signal.SIGINT)
+                statuses.add(process.wait(timeout=300))
+                if not path.exists():  # it had not begun
+                    continue
+                with contextlib.closing(sqlite3.connect(path)) as database:
+                    complete = "0" if process.returncode == 130 else "1"
+                    self.assertEqual(database.execute("SELECT value FROM ptd_info WHERE key = 'complete'").fetchall(), [(complete,)])
+                path.unlink()
+            self.assertLessEqual(statuses, {0, 130})
+            self.assertIn(130, statuses, "it was over before it could be interrupted")
 
     def test_missing_rows_are_no_success(self):
         """Ctrl-C in every part of the work, also while branches are written."""
