@@ -23,10 +23,10 @@ const std::vector<std::string> kSampleColumns = {"time_ns", "cpu",    "pid",    
 
 // Columns that are written.
 enum : size_t { oId, oEvent, oThread, oComm, oFile, oSymbol, oOffset, oIp, oTime, oCpu, oToFile, oToSymbol, oToOffset, oToIp, oPeriod, oType, oInstructions,
-                oMarks, oFields };
+                oMarks, oFields, oNoAddress };
 constexpr const char* kColumns =
     "id,evsel_id,thread_id,comm_id,dso_id,symbol_id,sym_offset,ip,time,cpu,to_dso_id,to_symbol_id,to_sym_offset,to_ip,period,branch_type,insn_count,"
-    "marks,fields";
+    "marks,fields,no_address";
 
 constexpr const char* kBranches = "branches";
 
@@ -178,6 +178,7 @@ Status SampleRows::put(Source& source) {
   };
   put_text(oMarks, branch ? rows.text(kMarks) : std::string_view());
   put_text(oFields, sample ? rows.text(kFields) : std::string_view());
+  samples_->set(oNoAddress, (rows.has(kIp) ? 0 : 1) + (!sample && rows.has(kTo) ? 0 : 2));
   if (const Status status = samples_->insert(); !status) return status;
   branches_ += branch ? 1 : 0;
   return source.kind == Source::events ? put_event(source, std::string(rows.text(kKind))) : Status{};

@@ -25,7 +25,7 @@ CREATE TABLE samples (id INTEGER NOT NULL PRIMARY KEY, evsel_id INTEGER, machine
   dso_id INTEGER, symbol_id INTEGER, sym_offset INTEGER, ip INTEGER, time INTEGER, cpu INTEGER, to_dso_id INTEGER, to_symbol_id INTEGER,
   to_sym_offset INTEGER, to_ip INTEGER, period INTEGER, weight INTEGER DEFAULT 0, transaction_ INTEGER DEFAULT 0, data_src INTEGER DEFAULT 0,
   branch_type INTEGER, in_tx INTEGER DEFAULT 0, call_path_id INTEGER DEFAULT 0, insn_count INTEGER, cyc_count INTEGER DEFAULT 0,
-  flags INTEGER DEFAULT 0, marks TEXT, fields TEXT);
+  flags INTEGER DEFAULT 0, marks TEXT, fields TEXT, no_address INTEGER);
 CREATE TABLE call_paths (id INTEGER NOT NULL PRIMARY KEY, parent_id INTEGER, symbol_id INTEGER, ip INTEGER);
 CREATE TABLE calls (id INTEGER NOT NULL PRIMARY KEY, thread_id INTEGER, comm_id INTEGER, call_path_id INTEGER, call_time INTEGER,
   return_time INTEGER, branch_count INTEGER DEFAULT 0, call_id INTEGER DEFAULT 0, return_id INTEGER DEFAULT 0, parent_call_path_id INTEGER,
@@ -103,8 +103,9 @@ CREATE VIEW samples_view AS SELECT id, time, cpu, (SELECT pid FROM threads WHERE
   FROM samples;
 CREATE VIEW ptd_branches AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
-  (SELECT b.flags FROM branch_types b WHERE b.id = branch_type) AS flags, NULLIF(ip, 0) AS ip,
-  (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, NULLIF(to_ip, 0) AS "to",
+  (SELECT b.flags FROM branch_types b WHERE b.id = branch_type) AS flags,
+  CASE WHEN no_address & 1 = 0 THEN ip END AS ip,
+  (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, CASE WHEN no_address & 2 = 0 THEN to_ip END AS "to",
   (SELECT name FROM symbols WHERE id = NULLIF(to_symbol_id, 0)) AS to_symbol, insn_count AS instructions, marks,
   (SELECT comm FROM comms WHERE id = comm_id) AS comm, CASE WHEN symbol_id != 0 THEN sym_offset END AS "offset", (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module,
   CASE WHEN to_symbol_id != 0 THEN to_sym_offset END AS to_offset, (SELECT short_name FROM dsos WHERE id = NULLIF(to_dso_id, 0)) AS to_module, id
@@ -113,7 +114,8 @@ CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to",
   FROM ptd_branches WHERE ip IS NOT NULL AND "to" IS NOT NULL GROUP BY flags, pid, ip, "to" ORDER BY COUNT(*) DESC;
 CREATE VIEW ptd_samples AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
-  (SELECT sampled_name FROM selected_events WHERE id = evsel_id) AS event, period, NULLIF(ip, 0) AS ip,
+  (SELECT sampled_name FROM selected_events WHERE id = evsel_id) AS event, period,
+  CASE WHEN no_address & 1 = 0 THEN ip END AS ip,
   (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, fields, (SELECT comm FROM comms WHERE id = comm_id) AS comm,
   (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module, id FROM samples
   WHERE evsel_id IN (SELECT id FROM selected_events WHERE sampled_name IS NOT NULL);

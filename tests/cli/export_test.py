@@ -358,6 +358,22 @@ class SameNames(Database):
                                                 " JOIN symbols n ON n.id = c.call_symbol_id WHERE n.name LIKE 'odd%name' AND s.branch_type = 3"), 1)
 
 
+class NullCalls(Database):
+    """Three calls of a null pointer."""
+
+    def test_the_target_is_known(self):
+        folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        source, path = SOURCE / "tests" / "cli" / "programs" / "null_call.c", folder / "null.db"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-no-pie", source, "-o", "null_call"], cwd=folder, check=True)
+        record(folder, "null.data", "./null_call")
+        self.assertEqual(run("export", "-q", "-i", folder / "null.data", "-o", path).returncode, 0)
+        self.assertEqual(self.ask(path, """SELECT symbol, count(*) FROM ptd_branches WHERE "to" = 0 GROUP BY ip"""), [("main", 3)])
+        self.assertEqual(self.ask(path, """SELECT flags, count, symbol FROM ptd_edges WHERE "to" = 0"""), [("call", 3, "main")])
+        # Where tracing ends there is no target, where it begins there is no source.
+        self.assertEqual(self.ask(path, """SELECT DISTINCT "to" FROM ptd_branches WHERE flags LIKE 'tr end%'"""), [(None,)])
+        self.assertEqual(self.ask(path, "SELECT DISTINCT ip FROM ptd_branches WHERE flags = 'tr strt'"), [(None,)])
+
+
 class NamesOfEvents(Database):
     """Samples of events with any name, in a bundle (docs/FORMAT.md, `evnt`)."""
 
