@@ -29,12 +29,11 @@ int64_t flags_of(const CallStep& step) {
 
 }  // namespace
 
-Result<std::unique_ptr<CallRows>> CallRows::create(Database& database, ExportNames& names, CallInput& input, bool with_calls, bool fibres) {
-  std::unique_ptr<CallRows> made(new CallRows(database, names, input));
-  if (!with_calls) return made;
-  made->fibres_ = fibres;
-  if (Status added = fibres ? database.run(kFibreColumn) : Status(); !added) return added.error();
-  auto calls = Inserter::create(database, "calls", std::string(kCallColumns) + (fibres ? ",fibre" : ""));
+Result<std::unique_ptr<CallRows>> CallRows::create(Database& database, ExportNames& names, CallInput& input, CallRowsWanted wanted) {
+  std::unique_ptr<CallRows> made(new CallRows(database, names, input, wanted));
+  if (!wanted.calls) return made;
+  if (Status added = wanted.fibres ? database.run(kFibreColumn) : Status(); !added) return added.error();
+  auto calls = Inserter::create(database, "calls", std::string(kCallColumns) + (wanted.fibres ? ",fibre" : ""));
   if (!calls) return calls.error();
   made->calls_ = std::move(*calls);
   return made;
@@ -94,7 +93,7 @@ Status CallRows::write() {
     size_t column = 0;
     for (const int64_t value : values) calls_->set(column++, value);
     for (size_t i = kFirstDuration; (step.flags & kCallUndated) != 0 && i < kFirstDuration + kDurations; ++i) calls_->set_null(i);
-    if (fibres_) set_fibre(*calls_, column, row.fibre);
+    if (wanted_.fibres) set_fibre(*calls_, column, row.fibre);
     if (const Status status = calls_->insert(); !status) return status;
   }
   rows_.clear();
@@ -163,7 +162,7 @@ Status CallRows::write_functions() {
 Status CallRows::finish() {
   if (const Status status = write(); !status) return status;
   if (const Status status = write_paths(); !status) return status;
-  return write_functions();
+  return wanted_.functions ? write_functions() : Status{};
 }
 
 }  // namespace ptd::cli

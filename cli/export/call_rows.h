@@ -18,11 +18,16 @@ inline void set_fibre(Inserter& row, size_t column, uint64_t fibre) {
   fibre == kUnknownFibre ? row.set_null(column) : row.set(column, static_cast<int64_t>(fibre));
 }
 
-/// Writes ptd_functions and, `with_calls`, calls and call_paths. A call's number is that of its start among all calls, so a caller's is less than those of the
-/// calls that it makes. With `fibres`, calls have the column of that name. Calls beyond the limits of CallPaths have the path of their caller. Not thread-safe.
+/// Which tables are written: calls with call_paths, and ptd_functions. With `fibres`, calls have the column of that name.
+struct CallRowsWanted {
+  bool calls = false, functions = false, fibres = false;
+};
+
+/// Writes these tables. A call's number is that of its start among all calls, so a caller's is less than those of the
+/// calls that it makes. Calls beyond the limits of CallPaths have the path of their caller. Not thread-safe.
 class CallRows {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<CallRows>> create(Database& database, ExportNames& names, CallInput& input, bool with_calls, bool fibres);
+  [[nodiscard]] static Result<std::unique_ptr<CallRows>> create(Database& database, ExportNames& names, CallInput& input, CallRowsWanted wanted);
   [[nodiscard]] Status take(std::span<const CallStep> steps, const CallTree& tree);
   [[nodiscard]] Status finish();
   [[nodiscard]] uint64_t calls() const { return calls_ == nullptr ? 0 : calls_->rows(); }
@@ -42,7 +47,8 @@ class CallRows {
     int64_t thread = 0, comm = 0;
     uint64_t fibre = 0;
   };
-  CallRows(Database& database, ExportNames& names, CallInput& input) : database_(database), names_(names), input_(input) {}
+  CallRows(Database& database, ExportNames& names, CallInput& input, CallRowsWanted wanted)
+      : database_(database), names_(names), input_(input), wanted_(wanted) {}
   Thread& thread_of(const CallStep& step, const CallTree& tree);
   void leave(const CallStep& step, const CallTree& tree);
   [[nodiscard]] Status write();
@@ -53,8 +59,8 @@ class CallRows {
   Database& database_;
   ExportNames& names_;
   CallInput& input_;
+  const CallRowsWanted wanted_;
   std::unique_ptr<Inserter> calls_;  ///< null: not wanted
-  bool fibres_ = false;
   std::vector<Thread> threads_;
   std::vector<Row> rows_;    ///< written together, in the order of their numbers: a file grows faster at its end
   OpenCalls open_;

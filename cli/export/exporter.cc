@@ -85,9 +85,12 @@ class Export {
   }
 
   int write_calls() {
+    for (const char* table : {"functions", "threads", "branches", "samples"}) {
+      if (!tables_.contains(table)) empty_.insert(fmt::format("ptd_{}", table));
+    }
     const bool followed = wants("calls") || wants("functions") || wants("threads");
     if (!followed) return empty_.insert("calls"), kExitOk;
-    auto rows = CallRows::create(database_, names_, input_, wants("calls"), words_.calls.fibres);
+    auto rows = CallRows::create(database_, names_, input_, {.calls = wants("calls"), .functions = wants("functions"), .fibres = words_.calls.fibres});
     if (!rows) return report_error(rows.error());
     Status written;
     std::vector<CallThread> threads;

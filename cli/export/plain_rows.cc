@@ -197,14 +197,17 @@ Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInpu
     (*out)->set(column, thread);
     (*out)->set(column + 1, names.comm(comm, context.pid, thread, when));
   };
-  const Interval time = input.filter().times.empty() ? Interval{} : input.filter().times.front();
+  const ScriptOptions& filter = input.filter();
+  const Interval time = filter.times.empty() ? Interval{} : filter.times.front();
+  const auto passes = [&](const Context& context, TimeNs when) {
+    return among(filter.pids, context.pid) && among(filter.tids, context.tid) &&
+           (filter.comms.empty() || among(filter.comms, input.recording().comm_at(context.tid, when)));
+  };
   while (!order.empty()) {
     auto node = order.extract(order.begin());
     auto& [next, at] = node.mapped();
     const ContextTrack::Switch &to = (*next.switches)[at], &from = (*next.switches)[at - 1];
-    const bool wanted = time.contains(to.time) && !(to.to == from.to) &&
-                        ((among(input.filter().pids, to.to.pid) && among(input.filter().tids, to.to.tid)) ||
-                         (among(input.filter().pids, from.to.pid) && among(input.filter().tids, from.to.tid)));
+    const bool wanted = time.contains(to.time) && !(to.to == from.to) && (passes(to.to, to.time) || passes(from.to, to.time));
     for (const int64_t out_flag : {1, 0}) {
       if (!wanted) break;
       (*out)->set(0, to.time.value);

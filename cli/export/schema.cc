@@ -101,6 +101,9 @@ CREATE VIEW samples_view AS SELECT id, time, cpu, (SELECT pid FROM threads WHERE
   (SELECT short_name FROM dsos WHERE id = to_dso_id) AS to_dso_short_name, (SELECT name FROM branch_types WHERE id = branch_type) AS branch_type_name,
   in_tx, insn_count, cyc_count, CASE WHEN cyc_count=0 THEN CAST(0 AS FLOAT) ELSE ROUND(CAST(insn_count AS FLOAT) / cyc_count, 2) END AS IPC, flags
   FROM samples;
+)sql";
+
+constexpr const char* kBranchViews = R"sql(
 CREATE VIEW ptd_branches AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
   (SELECT b.flags FROM branch_types b WHERE b.id = branch_type) AS flags,
@@ -112,6 +115,9 @@ CREATE VIEW ptd_branches AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) A
   FROM samples WHERE evsel_id = (SELECT id FROM selected_events WHERE name = 'branches');
 CREATE VIEW ptd_edges AS SELECT COUNT(*) AS count, flags, pid, ip, symbol, "to", to_symbol, MIN(time_ns) AS first_ns, MIN(id) AS id
   FROM ptd_branches WHERE ip IS NOT NULL AND "to" IS NOT NULL GROUP BY flags, pid, ip, "to" ORDER BY COUNT(*) DESC;
+)sql";
+
+constexpr const char* kOtherSampleViews = R"sql(
 CREATE VIEW ptd_samples AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS cpu,
   (SELECT NULLIF(pid, -1) FROM threads WHERE id = thread_id) AS pid, (SELECT NULLIF(tid, -1) FROM threads WHERE id = thread_id) AS tid,
   (SELECT sampled_name FROM selected_events WHERE id = evsel_id) AS event, period,
@@ -166,6 +172,8 @@ std::string schema_views(const std::set<std::string>& empty, bool fibres) {
   const auto has = [&](const char* table) { return !empty.contains(table); };
   std::string sql = kListViews;
   if (has("samples")) sql += kSampleViews;
+  if (has("samples") && has("ptd_branches")) sql += kBranchViews;
+  if (has("samples") && has("ptd_samples")) sql += kOtherSampleViews;
   if (has("calls")) sql += kCallViews;
   if (has("calls") && fibres) sql.insert(sql.rfind(" FROM calls;"), ", fibre");
   if (has("context_switches")) sql += kSwitchViews;
@@ -182,6 +190,7 @@ std::string schema_views(const std::set<std::string>& empty, bool fibres) {
   }
   if (power || has("cbr")) sql += event_view("cbr", "cbr, mhz, percent");
   for (const std::string& table : empty) {
+    if (table == "ptd_branches" || table == "ptd_samples") continue;  // views
     const bool of_power = table == "mwait" || table == "pwre" || table == "exstop" || table == "pwrx" || table == "cbr";
     if (!of_power || !power) sql += "DROP TABLE " + table + ";\n";
   }

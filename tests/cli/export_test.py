@@ -181,6 +181,8 @@ class Program(Database):
             done = run("export", "-i", self.data, "-o", path, "--tables", tables)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stderr, rf"some\.db: {said}\n")
+            listed = {name[len("ptd_"):] for name, in self.ask(path, "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name LIKE 'ptd%'")} - {"info", "edges"}
+            self.assertEqual(listed, set(tables.split(",")))
             for count, table in re.findall(r"(\d+) (\w+)", re.search(r"some\.db: (.*)", done.stderr)[1]):
                 self.assertEqual(int(count), self.number(path, f"SELECT count(*) FROM ptd_{table}"), table)
         tid = self.number(self.path, "SELECT max(tid) FROM threads")
@@ -447,6 +449,18 @@ class Kernel(Database):
         self.assertEqual(run("export", "-q", "-i", KERNEL, "-o", path, "--time", WINDOW, *words).returncode, 0)
         facts = dict(self.ask(path, "SELECT key, value FROM ptd_info"))
         self.assertEqual([facts.get(key) for key in ("cpu", "comm", "tables", "tid")], ["1", "rcu_preempt", "branches,calls", None])
+
+    def test_switches_of_a_name(self):
+        path = self.path.with_name("switches.db")
+        words = ("export", "-q", "-i", KERNEL, "-o", path, "--time", "24.46,24.4719", "--tables", "branches")
+        self.assertEqual(run(*words).returncode, 0)
+        count = self.number(path, "SELECT count(*) FROM context_switches")
+        sql = "SELECT time, cpu, tid_out, tid_in, flags FROM context_switches_view"
+        want = self.ask(path, sql + " WHERE 'rcu_preempt' IN (comm_out, comm_in) ORDER BY id")
+        self.assertEqual(run(*words, "--comm", "rcu_preempt").returncode, 0)
+        self.assertEqual(self.ask(path, sql + " ORDER BY id"), want)
+        self.assertLess(0, len(want))
+        self.assertLess(len(want), count)
 
     def test_times_rise(self):
         self.assertEqual(self.number(self.path, "SELECT count(*) FROM context_switches a JOIN context_switches b ON b.id = a.id + 1 WHERE b.time < a.time"), 0)
