@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "analysis/table/row_reader.h"
 #include "analysis/table/tables.h"
@@ -66,6 +67,14 @@ Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view 
   for (const ColumnInfo& column : columns) request.columns.emplace_back(column.name);
   request.columns.emplace_back("comm");
   return open_table(input.recording(), name, request);
+}
+
+/// Whether a switch is of the IN record that follows the OUT record of the one before, and names the same thread. The two are as near as the scheduler
+/// makes them; the next IN of a thread whose OUT is not recorded is not.
+bool is_of_in(const std::vector<ContextTrack::Switch>& switches, size_t at) {
+  if (at < 2 || at >= switches.size()) return false;
+  const ContextTrack::Switch &in = switches[at], &out = switches[at - 1];
+  return in.to == out.to && !(out.to == switches[at - 2].to) && in.time.value - out.time.value <= ContextTrack::kClockErrorNs;
 }
 
 }  // namespace
@@ -179,46 +188,51 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
 
 Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInput& input) {
   const ContextTrack& contexts = input.recording().contexts();
-  struct Next {
-    const std::vector<ContextTrack::Switch>* switches;
-    int32_t cpu;
-  };
-  // By the time of the next switch of each cpu. The first one of a cpu only says who ran.
-  std::multimap<std::pair<TimeNs, int32_t>, std::pair<Next, size_t>> order;
+  using Switches = std::vector<ContextTrack::Switch>;
+  // The next switch of each cpu, by its time. The first one of a cpu only says who ran.
+  std::multimap<std::pair<TimeNs, int32_t>, std::pair<const Switches*, size_t>> order;
   for (const int32_t cpu : contexts.cpus()) {
-    const auto& switches = contexts.switches(cpu);
-    if (among(input.filter().cpus, cpu) && switches.size() > 1) order.emplace(std::pair(switches[1].time, cpu), std::pair(Next{&switches, cpu}, 1));
+    const Switches& switches = contexts.switches(cpu);
+    if (among(input.filter().cpus, cpu) && switches.size() > 1) order.emplace(std::pair(switches[1].time, cpu), std::pair(&switches, 1));
   }
   auto out = Inserter::create(database, "context_switches", "time,cpu,thread_out_id,comm_out_id,thread_in_id,comm_in_id,flags");
   if (!out) return out.error();
-  const auto put_thread = [&](const Context& context, TimeNs when, size_t column) {
-    const int64_t thread = names.thread(context.pid, context.tid);
-    const std::string comm = input.recording().comm_at(context.tid, when);
-    (*out)->set(column, thread);
-    (*out)->set(column + 1, names.comm(comm, context.pid, thread, when));
-  };
   const ScriptOptions& filter = input.filter();
   const Interval time = filter.times.empty() ? Interval{} : filter.times.front();
   const auto passes = [&](const Context& context, TimeNs when) {
     return among(filter.pids, context.pid) && among(filter.tids, context.tid) &&
            (filter.comms.empty() || among(filter.comms, input.recording().comm_at(context.tid, when)));
   };
-  while (!order.empty()) {
+  const auto put_thread = [&](const Context& context, TimeNs when, size_t column) {
+    const int64_t thread = names.thread(context.pid, context.tid);
+    const std::string comm = input.recording().comm_at(context.tid, when);
+    (*out)->set(column, thread);
+    (*out)->set(column + 1, names.comm(comm, context.pid, thread, when));
+  };
+  const auto put = [&](int32_t cpu, TimeNs when, const Context& from, const Context& to, int64_t out_flag) {
+    if (!time.contains(when) || !(passes(from, when) || passes(to, when))) return Status{};
+    (*out)->set(0, when.value);
+    (*out)->set(1, cpu);
+    put_thread(from, when, 2);
+    put_thread(to, when, 4);
+    (*out)->set(6, out_flag);
+    return (*out)->insert();
+  };
+  for (uint64_t count = 1; !order.empty() && (count % kRowsPerCheck != 0 || !interrupted()); ++count) {
     auto node = order.extract(order.begin());
-    auto& [next, at] = node.mapped();
-    const ContextTrack::Switch &to = (*next.switches)[at], &from = (*next.switches)[at - 1];
-    const bool wanted = time.contains(to.time) && !(to.to == from.to) && (passes(to.to, to.time) || passes(from.to, to.time));
-    for (const int64_t out_flag : {1, 0}) {
-      if (!wanted) break;
-      (*out)->set(0, to.time.value);
-      (*out)->set(1, next.cpu);
-      put_thread(from.to, to.time, 2);
-      put_thread(to.to, to.time, 4);
-      (*out)->set(6, out_flag);
-      if (const Status status = (*out)->insert(); !status) return status.error();
+    auto& [switches, at] = node.mapped();
+    const ContextTrack::Switch& to = (*switches)[at];
+    const int32_t cpu = node.key().second;
+    Status written;
+    if (is_of_in(*switches, at)) {
+      written = put(cpu, to.time, (*switches)[at - 2].to, to.to, 0);
+    } else if (const Context& from = (*switches)[at - 1].to; !(to.to == from)) {
+      written = put(cpu, to.time, from, to.to, 1);
+      if (written && !is_of_in(*switches, at + 1)) written = put(cpu, to.time, from, to.to, 0);
     }
-    if (++at == next.switches->size()) continue;
-    node.key() = {(*next.switches)[at].time, next.cpu};
+    if (!written) return written.error();
+    if (++at == switches->size()) continue;
+    node.key() = {(*switches)[at].time, cpu};
     order.insert(std::move(node));
   }
   return (*out)->rows();

@@ -474,6 +474,24 @@ class Kernel(Database):
         self.assertRegex(self.number(self.path, "SELECT ip_hex FROM samples_view WHERE symbol = 'ftrace_lookup_ip' LIMIT 1"), "^ffffffff[0-9a-f]{8}$")
 
 
+class Switches(Database):
+    """perf's records of switches: OUT names the thread that comes, IN the one that went."""
+
+    def test_times_are_those_of_the_records(self):
+        data = SOURCE / "data" / "demo"
+        done = subprocess.run(["perf", "script", "-i", data, "--no-itrace", "--show-switch-events", "--ns"], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest("perf is not installed")
+        records = re.findall(r"(\d+) \[(\d+)\] +(\d+)\.(\d+): PERF_RECORD_SWITCH_CPU_WIDE (OUT|IN) .*pid/tid: +\d+/(\d+)", done.stdout)
+        self.assertGreater(len(records), 10)
+        want = sorted((int(seconds) * 10**9 + int(ns), int(cpu), *((int(tid), int(other)) if kind == "OUT" else (int(other), int(tid))), kind.lower())
+                      for tid, cpu, seconds, ns, kind, other in records)
+        path = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory())) / "x.db"
+        self.assertEqual(run("export", "-q", "-i", data, "-o", path, "--tables", "branches").returncode, 0)
+        self.assertEqual(sorted(self.ask(path, "SELECT time, cpu, tid_out, tid_in, flags FROM context_switches_view")), want)
+        self.assertEqual(self.number(path, "SELECT count(*) FROM context_switches a JOIN context_switches b ON b.id = a.id + 1 WHERE b.time < a.time"), 0)
+
+
 class Interrupted(unittest.TestCase):
     """Ctrl-C. When calls are decoded cannot be observed from outside: the delay is searched between too early and too late, both of which vary."""
 
