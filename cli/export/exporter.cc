@@ -242,15 +242,16 @@ int write_database(const ExportWords& words) {
   const int status = all.run();
   if (status != kExitOk && status != kExitInterrupted) return status;
   database->reset();
+  const int matched = (*opened)->say_summary(words.calls, all.any() || status == kExitInterrupted);
+  if (matched != kExitOk) return matched;  // an existing file is kept
   if (keeps_earlier_file(words.output, status)) return status;
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
-  const int matched = (*opened)->say_summary(words.calls, all.any());
   if (!words.calls.input.quiet) {
     const char* const cut = status == kExitInterrupted ? "; interrupted: it is incomplete" : "";
     say_on_error(fmt::format("ptdecode: {}: {}{}\n", shown(words.output), all.summary(), cut));
   }
   if (all.left_out() != 0) say_on_error("ptdecode: " + left_out_text(all.left_out()) + "\n");
-  if (status != kExitOk || matched != kExitOk) return status != kExitOk ? status : matched;
+  if (status != kExitOk) return status;
   return strict_status(words.calls.input.strict, (*opened)->gaps(), (*opened)->recording());
 }
 

@@ -249,8 +249,12 @@ class Program(Database):
         facts = dict(self.ask(path, "SELECT key, value FROM ptd_info"))
         self.assertEqual({key: facts.get(key) for key in ("complete", "tables", "tid", "comm", "time")},
                          {"complete": "1", "tables": "blocks,calls,gaps", "tid": str(tid), "comm": None, "time": None})
-        for words, status in ((("--tables", "calls,nothing"), 2), (("--tid", "1"), 2)):
-            self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.folder / "none.db", *words).returncode, status, words)
+        kept = path.read_bytes()
+        for words in (("--tables", "calls,nothing"), ("--tid", "1"), ("--comm", "nosuch"), ("--tid", tid, "--comm", "nosuch"), ("--tables", "gaps", "--comm", "nosuch")):
+            self.assertEqual(run("export", "-q", "-i", self.data, "-o", self.folder / "none.db", *words).returncode, 2, words)
+            self.assertFalse((self.folder / "none.db").exists())
+            self.assertEqual(run("export", "-q", "-i", self.data, "-o", path, *words).returncode, 2, words)
+            self.assertEqual(path.read_bytes(), kept, words)
         done = subprocess.run([PTDECODE, "export", "-i", self.data, "-o", "-"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("-o names a file", done.stderr)
