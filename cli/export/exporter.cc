@@ -19,6 +19,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/ptdecode.h"
+#include "recording/data/other_events.h"
 
 namespace ptd::cli {
 
@@ -35,7 +36,7 @@ class Export {
       if (among(input.filter().cpus, input.recording().streams()[i].cpu)) request_.streams.push_back(i);
     }
     if (!input.filter().times.empty()) request_.time = input.filter().times.front();
-    request_.path = words.calls.input.path;
+    request_.path = words.calls.input.source();
     request_.cancelled = interrupted;
     request_.threads = words.calls.threads;
   }
@@ -154,7 +155,7 @@ class Export {
     if (!info) return info.error();
     std::vector<std::pair<std::string_view, std::string>> facts = {{"tables_version", "1"},
                                                                    {"ptdecode", ptd_version()},
-                                                                   {"recording", words_.calls.input.path},
+                                                                   {"recording", words_.calls.input.source()},
                                                                    {"description", input_.recording().description()},
                                                                    {kComplete, "0"},
                                                                    {"tables", fmt::format("{}", fmt::join(tables_, ","))}};
@@ -223,11 +224,22 @@ Result<std::set<std::string>> tables_of(const std::string& words) {
   return tables;
 }
 
+// The samples of a recording are read from its file. Without a word on tables, those of a pipe are left out.
+Status leave_out_samples(const ExportWords& words, std::set<std::string>& tables) {
+  if (words.calls.input.is_raw() || !tables.contains("samples") || !is_read_once(words.calls.input.path)) return {};
+  if (words.tables != kDefaultTables)
+    return bad_option("--tables: the samples of a recording from a pipe cannot be read; write it to a file, or name other tables than samples");
+  say_on_error("ptdecode: warning: the samples of a recording from a pipe are left out; to have them, write it to a file first\n");
+  tables.erase("samples");
+  return {};
+}
+
 }  // namespace
 
 int write_database(const ExportWords& words) {
   Result<std::set<std::string>> tables = tables_of(words.tables);
   if (!tables) return report_error(tables.error());
+  if (const Status possible = leave_out_samples(words, *tables); !possible) return report_error(possible.error());
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   const Error no_stream{ErrorCode::bad_output, "export: a database is no stream of bytes: -o names a file", 0};

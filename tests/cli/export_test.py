@@ -276,6 +276,24 @@ class Program(Database):
         for name in set(names) - {"blocks", "block_counts"}:
             self.assertLessEqual(self.number(path, f"SELECT count(*) FROM ptd_{name}"), 1, name)
 
+    def test_the_recording_is_the_file_with_the_trace(self):
+        trace, path = self.folder / "raw.pt", self.folder / "raw.db"
+        trace.write_bytes(b"\x02\x82" * 8 + b"\x02\x23")
+        self.assertEqual(run("export", "-q", "--pt", trace, "-o", path).returncode, 0)
+        self.assertEqual(self.ask(path, "SELECT value FROM ptd_info WHERE key = 'recording'"), [(str(trace),)])
+
+    def test_a_pipe(self):
+        """It has no samples, because they are read from the file; the rest is as from a file."""
+        path = self.folder / "pipe.db"
+        for words, status, said in (((), 0, "samples of a recording from a pipe are left out"), (("--tables", "calls,samples"), 2, "write it to a file, or name other tables")):
+            done = subprocess.run(["bash", "-c", 'cat "$1" | "$0" export -q -i - -o "$2" "${@:3}"', PTDECODE, self.data, path, *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(said, done.stderr)
+        for table in ("calls", "samples", "ptd_functions", "ptd_threads"):
+            self.assertEqual(*(self.ask(each, f"SELECT * FROM {table}") for each in (path, self.path)), table)
+        self.assertEqual(self.ask(path, "SELECT name FROM sqlite_master WHERE name = 'ptd_samples'"), [])
+        self.assertNotIn("samples", self.number(path, "SELECT value FROM ptd_info WHERE key = 'tables'"))
+
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_a_full_disk_leaves_the_earlier_file(self):
         path = self.folder / "kept.db"
