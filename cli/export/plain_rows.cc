@@ -122,11 +122,11 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
     for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
-                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
+                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::folded, &CallThread::guessed})
       sum.*member += thread.*member;
   }
   if (Status added = fibres ? database.run("ALTER TABLE ptd_threads ADD COLUMN fibre INTEGER") : Status(); !added) return added;
-  const std::string columns = "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps";
+  const std::string columns = "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps,calls_too_deep,guessed_longjmps";
   auto out = Inserter::create(database, "ptd_threads", columns + (fibres ? ",fibre" : ""));
   if (!out) return out.error();
   const auto insert = [&](int32_t pid, int32_t tid, const std::string& comm, const CallThread* times) {
@@ -144,7 +144,7 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     const CallThread none;
     const CallThread& t = times == nullptr ? none : *times;
     const uint64_t values[] = {static_cast<uint64_t>(t.first.value), static_cast<uint64_t>(t.last.value), t.running_ns, t.off_cpu_ns, t.untraced_ns,
-                               t.lost_ns, t.instructions, t.cycles, t.gaps};
+                               t.lost_ns, t.instructions, t.cycles, t.gaps, t.folded, t.guessed};
     constexpr size_t kLastTime = 8;
     size_t column = 3;
     for (const uint64_t value : values) {

@@ -44,7 +44,7 @@ CREATE TABLE ptd_functions (id INTEGER NOT NULL PRIMARY KEY, function TEXT, modu
   self_ns INTEGER, total_ns INTEGER, off_cpu_ns INTEGER, untraced_ns INTEGER, lost_ns INTEGER, self_cycles INTEGER, total_cycles INTEGER,
   p50_ns INTEGER, p99_ns INTEGER, max_ns INTEGER, no_start INTEGER, no_end INTEGER, estimated INTEGER);
 CREATE TABLE ptd_threads (id INTEGER NOT NULL PRIMARY KEY, pid INTEGER, tid INTEGER, comm TEXT, first_ns INTEGER, last_ns INTEGER, running_ns INTEGER, off_cpu_ns INTEGER,
-  untraced_ns INTEGER, lost_ns INTEGER, instructions INTEGER, cycles INTEGER, gaps INTEGER);
+  untraced_ns INTEGER, lost_ns INTEGER, instructions INTEGER, cycles INTEGER, gaps INTEGER, calls_too_deep INTEGER, guessed_longjmps INTEGER);
 )sql";
 
 constexpr const char* kListIndexes[] = {"CREATE INDEX symbol_names ON symbols (name)"};
@@ -123,6 +123,7 @@ CREATE VIEW ptd_samples AS SELECT NULLIF(time, 0) AS time_ns, NULLIF(cpu, -1) AS
   (SELECT sampled_name FROM selected_events WHERE id = evsel_id) AS event, period,
   CASE WHEN no_address & 1 = 0 THEN ip END AS ip,
   (SELECT name FROM symbols WHERE id = NULLIF(symbol_id, 0)) AS symbol, fields, (SELECT comm FROM comms WHERE id = comm_id) AS comm,
+  CASE WHEN symbol_id != 0 THEN sym_offset END AS "offset",
   (SELECT short_name FROM dsos WHERE id = NULLIF(dso_id, 0)) AS module, id FROM samples
   WHERE evsel_id IN (SELECT id FROM selected_events WHERE sampled_name IS NOT NULL);
 )sql";

@@ -282,6 +282,18 @@ class Program(Database):
         self.assertEqual(run("export", "-q", "--pt", trace, "-o", path).returncode, 0)
         self.assertEqual(self.ask(path, "SELECT value FROM ptd_info WHERE key = 'recording'"), [(str(trace),)])
 
+    def test_tables_have_their_columns(self):
+        """Those of docs/TABLES.md, also on request where docs/SQL.md says so."""
+        for table in re.split(r"^## ", (SOURCE / "docs" / "TABLES.md").read_text(), flags=re.M)[1:]:
+            name, page = table.split("\n", 1)
+            rows, _, more = page.partition("\nOn request")
+            columns = {column for line in rows.split("\n") if line.startswith("| `") for column in re.findall("`([^`]+)`", line.split("|")[1])}
+            if name in ("threads", "branches", "samples"):
+                columns |= set(re.findall("`([a-z0-9_]+)`", more)) - {"stream", "space", "raw", "event_number"}
+            there = {column for _, column, *_ in self.ask(self.path, f"PRAGMA table_info(ptd_{name})")}
+            if name not in ("blocks", "block_counts"):
+                self.assertEqual(columns - there, {"space"} if name == "edges" else set(), name)
+
     def test_a_pipe(self):
         """It has no samples, because they are read from the file; the rest is as from a file."""
         path = self.folder / "pipe.db"

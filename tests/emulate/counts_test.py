@@ -139,7 +139,7 @@ class Counts(unittest.TestCase):
             self.assertIsNone(cut)
             said = [self.run_it(*command, "-i", "rec.data").stderr for command in (
                 ["functions"], ["functions", "--func", "down", "--slowest", "1"], ["functions", "--comm", "deep"], ["timeline", "-o", "rec.pftrace"],
-                ["flame", "--format", "folded"], ["report", "-o", "rec.html"], ["functions", "-q"], ["export", "-q", "--tables", "calls", "-o", "rec.db"])]
+                ["flame", "--format", "folded"], ["report", "-o", "rec.html"], ["functions", "-q"], ["export", "-q", "--tables", "calls,threads", "-o", "rec.db"])]
             deeper = int(re.search(r"(\d+) calls were deeper than the limit of 65536 open calls", said[0])[1])
             for each in said:
                 self.assertIn(f"{deeper} calls were deeper", each)
@@ -147,6 +147,7 @@ class Counts(unittest.TestCase):
                 self.assertIn(f"{deeper} calls were deeper", page.read())
             with contextlib.closing(sqlite3.connect(self.folder + "/rec.db")) as database:
                 self.assertEqual(database.execute("SELECT value FROM ptd_info WHERE key = 'calls_too_deep'").fetchone(), (str(deeper),))
+                self.assertEqual(database.execute("SELECT sum(calls_too_deep) FROM ptd_threads").fetchone(), (deeper,))
                 self.assertEqual(database.execute("SELECT count(*) FROM ptd_calls WHERE call = 'down'").fetchone(), (count,))
             head = json.loads(self.run_it("functions", "-i", "rec.data", "--json").stdout.splitlines()[0])
             self.assertEqual(head["calls_too_deep"], deeper)
