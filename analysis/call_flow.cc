@@ -263,7 +263,7 @@ bool CallFlow::ends(const Block* at) {
   uncertain_ = (block.flags & kUncertainFlags) != 0;
   last_function_ = here.function;
   if (here.halts) [[unlikely]] halt(here.next());
-  const bool bounded = (here.flags & kFlowNamed) != 0 || (here.bare_jump && here.ip == entered_at_);
+  const bool bounded = here.bounded || (here.bare_jump && here.ip == entered_at_);
   if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, bounded, here.function, here.module, here.next(), here.landing};
 }
 

@@ -218,6 +218,7 @@ class CallFlow {
     bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
     bool slot : 1 = false;   ///< it is in a slot of a kprobe
     bool part : 1 = false;   ///< FunctionAt::part
+    bool bounded : 1 = false;  ///< the extent of its function is known, and all code that the function has is in it
     bool sought_call : 1 = false, after_call : 1 = false;  ///< whether it was looked for, and found: kFlowAfterCall
     [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : slot ? kInSlot : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }

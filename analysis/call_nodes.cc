@@ -35,6 +35,7 @@ void CallFlow::refresh(NodeId id) {
     node.module = found.module;
     node.flags = flags_of(found);
     node.part = found.part;
+    node.bounded = found.named && !finder_.is_plt_stub(found.id);
     node.thunk = node.bare_return && (!found.named || !found.entry || finder_.is_return_thunk(found.id));
     node.entered = kNoFunction;
     find_landings(node, blocks_->info(id).space);

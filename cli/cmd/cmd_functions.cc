@@ -216,20 +216,23 @@ std::string nameless_files(const FunctionTable& functions) {
 }
 
 /// The message for a function that was not called, with the nearest name of those that were met.
-std::string not_called(const std::string& name, const FunctionTable& functions, const GapTally& gaps, const Recording& recording) {
+std::string not_called(const std::string& name, const FunctionTable& functions, const CallInput& input) {
+  const GapTally& gaps = input.gaps();
+  const Recording& recording = input.recording();
   std::vector<std::string> names;
   for (FunctionId id = 0; id < functions.size(); ++id) {
     for (std::string& each : functions.names(id)) names.push_back(std::move(each));
   }
   const std::string near = is_glob(name) ? "" : nearest_name(name, names);
   const bool is_known = std::any_of(names.begin(), names.end(), [&](const std::string& each) { return matches_name(name, each); });
-  if (is_known) return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
+  const bool is_symbol = is_glob(name) || !recording.symbolizer().addresses_of(name).empty();
+  if (is_known || (is_symbol && !is_glob(name) && !input.wants_all()))
+    return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
   const std::string others = near.empty() ? "" : fmt::format(" (there is '{}')", near);
   if (gaps.total() != 0)
     return fmt::format("--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
                        "says why", name, others, counted(gaps.total(), "time"));
   const std::string list = name.find(',') == std::string::npos ? "" : ": it takes one name, or a glob such as 'read*'";
-  const bool is_symbol = is_glob(name) || !recording.symbolizer().addresses_of(name).empty();
   return fmt::format("--func: {}{}{}{}; 'ptdecode functions --limit 0' lists what was called",
                      is_symbol ? fmt::format("'{}' was not called", name) : fmt::format("no function is named '{}'", name), list, others,
                      is_symbol && !is_glob(name) ? "" : nameless_files(functions));
@@ -283,7 +286,7 @@ int run_functions(const FunctionsWords& words) {
   const std::vector<FunctionRow> rows = ranked({words.sort, words.function, input.timed()}, profile, input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return (void)input.say_summary(words.calls, false), status;
-    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input.gaps(), input.recording()), 0});
+    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input), 0});
   }
   const bool is_empty = rows.empty() && status == kExitOk;
   if (const int matched = is_empty ? input.say_summary(words.calls, false) : kExitOk; matched != kExitOk) return matched;  // without an empty table
