@@ -177,7 +177,8 @@ Choice CodeView::Scratch::from_parent(Part& part, Fork fork) {
   part.last = up.last;
   Choice inherited = up.choice_count > 0 ? choices.back() : Choice{};
   for (size_t i = part.first_choice; i + 1 < choices.size(); ++i) {
-    if (!same_content(choices[i], inherited, part.last - part.first + 1)) inherited.flags = inherited.flags | CodeFlag::assumed;
+    const bool same = same_content(choices[i], inherited, part.last - part.first + 1);
+    inherited.flags = inherited.flags | (same ? choices[i].flags & CodeFlag::assumed : CodeFlag::assumed);
   }
   choices.resize(part.first_choice);
   return inherited;

@@ -336,9 +336,10 @@ std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& spac
   const auto is_certain = [&](size_t i) {
     return std::ranges::all_of(candidates.first(got.count), [&](const CodeCandidate& c) { return i < c.bytes.size() && c.bytes[i] == newest.bytes[i]; });
   };
+  const bool any_assumed = std::ranges::any_of(candidates.first(got.count), [](const CodeCandidate& c) { return any(c.flags, CodeFlag::assumed); });
   size_t size = 1;
   while (size < std::min<size_t>(newest.bytes.size(), span) && is_certain(size) == is_certain(0)) ++size;
-  return {newest.bytes.first(size), any(newest.flags, CodeFlag::assumed) || !is_certain(0)};
+  return {newest.bytes.first(size), any_assumed || !is_certain(0)};
 }
 
 void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, uint64_t last) {

@@ -114,7 +114,7 @@ class ForkedInAChange : public Announced {
     say({.address = kFresh, .code = bytes_of({0x32, 0xc3})}, 300);
     fork(kLater, 350);
   }
-  void fork(int32_t child, uint64_t time) { feed(perfio::TaskRecord{child, kPid, child, kPid, time, false}, time, kPid); }
+  void fork(int32_t child, uint64_t time, int32_t parent = kPid) { feed(perfio::TaskRecord{child, parent, child, parent, time, false}, time, parent); }
 };
 
 TEST_F(ForkedInAChange, WhatTheChildHasIsNotCertain) {
@@ -160,6 +160,25 @@ TEST_F(ForkedInAChange, AListSettlesWhatTheChildHas) {
     EXPECT_EQ(at(address, 450, kChildSpace).flags, CodeFlag::none);
   }
   EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+// The second fork is within a change to the bytes that the child may have had before.
+TEST_F(ForkedInAChange, AndForkedAgainInAChange) {
+  constexpr int32_t kGrandchild = 60, kSettled = 70;
+  constexpr SpaceId kGrandchildSpace{5}, kSettledSpace{6};
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .size = 1}, 400, kChild);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .address = kLoaded, .size = 2}, 400, kChild);
+  fork(kGrandchild, 410, kChild);
+  say({.kind = PTD_ANNOUNCE_PATCH, .code = bytes_of({0x12})}, 420, kChild);
+  say({.address = kLoaded, .code = bytes_of({0x22, 0xc3})}, 420, kChild);
+  fork(kSettled, 430, kChild);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kLoaded, .code = bytes_of({0x23})}, 500, kGrandchild);
+  finish();
+  for (const uint64_t address : {kJit, kLoaded}) {
+    EXPECT_EQ(at(address, 450, kGrandchildSpace).flags, CodeFlag::assumed) << address;
+    EXPECT_EQ(at(address, 450, kSettledSpace).flags, CodeFlag::none) << address;
+  }
+  EXPECT_EQ(at(kLoaded, 550, kGrandchildSpace).flags, CodeFlag::none);
 }
 
 // The records of a patch are lost after the fork. The next patch shows it, but not that it was later than the fork.
