@@ -438,17 +438,11 @@ bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
   return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
 }
 
-/// Whether a file's code that is mapped where it was before may have announced patches: either content is possible. Not if code was loaded there, too:
-/// the file replaces that.
-bool SidebandFold::keeps_patches(UserMapping& mapping) {
-  const auto patches = [&](SpaceId space) { return announced_.patches(space, mapping.ip, mapping.size_bytes); };
+/// Whether announced changes to a file's code that is mapped where it was before say what is there: either content is possible.
+bool SidebandFold::keeps_changes(const UserMapping& mapping) {
+  const auto changes = [&](SpaceId space) { return announced_.changes(space, mapping.ip, mapping.size_bytes); };
   if (announced_.empty() || complete_spaces_.contains(mapping.space)) return false;
-  const SpaceId owner = patches(mapping.space) ? mapping.space : forks_.find_above(mapping.space, patches);
-  if (owner == kNoSpace) return false;
-  if (announced_.code_of(owner)->overlap(mapping.ip.value, mapping.size_bytes)) {
-    mapping.assumed = true;
-    return false;
-  }
+  if (!changes(mapping.space) && forks_.find_above(mapping.space, changes) == kNoSpace) return false;
   announced_.remap(mapping.space, mapping.pid, {mapping.from, mapping.ip.value, mapping.size_bytes});
   return true;
 }
@@ -471,7 +465,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
       add_guest_mapping(mapping);
       continue;
     }
-    if (mapping.again && (is_anonymous(mapping.path) ? hides_given_code(mapping) : keeps_patches(mapping))) continue;
+    if (mapping.again && (is_anonymous(mapping.path) ? hides_given_code(mapping) : keeps_changes(mapping))) continue;
     if (file == nullptr) {
       image_.add_mapping(mapping, roots_of(mapping.pid), last_of[mapping.path]);
       continue;

@@ -106,7 +106,7 @@ class SidebandFold {
   void end_inherited(const std::map<SpaceId, AddressRanges>& named);
   [[nodiscard]] PerfMapText perf_map_of(int32_t pid);
   [[nodiscard]] bool hides_given_code(const UserMapping& mapping) const;
-  [[nodiscard]] bool keeps_patches(UserMapping& mapping);
+  [[nodiscard]] bool keeps_changes(const UserMapping& mapping);
   void fold_mappings(const perfio::Features& features);
   void add_guest_mapping(UserMapping& mapping);
   void report_unknown_processes();

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <tuple>
 
 #include "image/base/interrupt.h"
 #include "image/placed_name.h"
@@ -35,7 +34,7 @@ Finding finding_of(FindingKind kind, SpaceId space, Interval time, std::string w
 /// What a space has at one moment.
 struct AnnouncedCode::State {
   LiveCode live;
-  PatchedFiles files;
+  ChangedFiles files;
 };
 
 /// The code of one space while its announcements are applied in order.
@@ -77,6 +76,8 @@ class AnnouncedCode::Space {
   /// Returns what a child starts with that is forked at this time. What `changing` has begun by then may be in it, or parts of it.
   [[nodiscard]] State fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
     State child{live_.fork(), files_};
+    for (size_t i = next_remapped_; i < remapped_.size() && remapped_[i].when <= when; ++i)
+      child.files.remap(remapped_[i], [&](uint64_t address, uint64_t size, const LiveFunction&, uint64_t) { child.live.doubt(address, size); });
     const bool few = changing.at(when, [&](size_t i) { child.live.doubt(changes[i].what.address, changes[i].what.size_bytes); });
     if (!few) image_.builder.add_lost_window(space, {when, kTimeMax});
     return child;
@@ -88,12 +89,12 @@ class AnnouncedCode::Space {
     return code.empty() || who_.names_only ? nullptr : std::make_shared<std::vector<std::byte>>(code);
   }
 
-  // Anonymous memory that became executable by `until` shows the code that was announced there before. Patches of a file's code that was mapped again
+  // Anonymous memory that became executable by `until` shows the code that was announced there before. Changes to a file's code that was mapped again
   // are not certain from then on.
   void pass(TimeNs until) {
     for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= until; ++next_remapped_) {
       const Remapped& range = remapped_[next_remapped_];
-      files_.remap(range, [&](uint64_t address, Bytes bytes, const LiveFunction& patch) { doubt_patch(address, bytes, patch, range.when); });
+      files_.remap(range, [&](uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip) { doubt_left(address, size, left, skip, range.when); });
     }
     memory_.pass(until, [this](const MappedMemory& memory) {
       live_.each(memory.first, memory.end - memory.first, [&](uint64_t begin, const LiveFunction& live) {
@@ -107,22 +108,29 @@ class AnnouncedCode::Space {
     });
   }
 
-  void doubt_patch(uint64_t address, Bytes bytes, const LiveFunction& patch, TimeNs when) {
-    while (!who_.names_only && !bytes.empty()) {
+  // What a change left there is still so, or the file's code is there again: the latter is taken where nothing was left.
+  void doubt_left(uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip, TimeNs when) {
+    for (uint64_t part = 0; !who_.names_only && size != 0; address += part, skip += part, size -= part) {
       const SectionId id = mappings_.section_at(who_.space, Ip{address}, when);
-      if (id == kNoSection || id != mappings_.section_at(who_.space, Ip{address}, patch.told)) return;
+      if (id == kNoSection || id != mappings_.section_at(who_.space, Ip{address}, left.told)) return;
       Section section = mappings_.section(id);
-      const uint64_t skip = address - section.ip.value, size = std::min<uint64_t>(bytes.size(), section.size_bytes - skip);
+      const uint64_t offset = address - section.ip.value;
+      part = std::min<uint64_t>(size, section.size_bytes - offset);
+      const bool is_loaded = left.code && live_.overlaps(address, part);
+      live_.doubt(address, part);
+      if (is_loaded) {
+        add_section(address, part, left, when, true, skip);
+        continue;
+      }
       section.space = who_.space;
       section.ip = Ip{address};
-      section.size_bytes = size;
-      section.file_offset_bytes += skip;
+      section.size_bytes = part;
+      section.file_offset_bytes += offset;
       section.live = {when, kTimeMax};
-      section.code = {patch.code, bytes.first(size)};
       section.assumed = true;
+      const Bytes file = section.code.bytes.subspan(std::min<uint64_t>(offset, section.code.bytes.size()));
+      section.code = left.code ? CodeBytes{left.code, left.bytes().subspan(skip, part)} : CodeBytes{section.code.owner, file.first(std::min<uint64_t>(part, file.size()))};
       image_.builder.add_section(std::move(section));
-      bytes = bytes.subspan(size);
-      address += size;
     }
   }
 
@@ -261,6 +269,7 @@ class AnnouncedCode::Space {
     }
     add_section(address, size, what, is_edit ? change.time.last : change.time.first);
     if (!is_edit) add_to_children(change, what);
+    note_left(address, what, change.time.last);
     set_live(address, std::move(what), change.time.first);
   }
 
@@ -285,6 +294,7 @@ class AnnouncedCode::Space {
     if (is_older && mapped < change.known_since) add_section(what.address, what.size_bytes, listed, mapped, true);
     const TimeNs from = contradicts ? change.time.first : std::max(mapped, change.known_since);
     add_section(what.address, what.size_bytes, listed, from);
+    note_left(what.address, listed, change.time.last);
     set_live(what.address, std::move(listed), from);
   }
 
@@ -294,7 +304,10 @@ class AnnouncedCode::Space {
     const bool doubted = !listed.code && known.code && known.told <= change.lost_until, settled = listed.code && known.assumed;
     const bool renamed = known.name != what.name;
     if (renamed) known.name = listed.name, known.lines = listed.lines;
-    if (listed.code) known.told = listed.told;
+    if (listed.code) {
+      known.told = listed.told;
+      note_left(what.address, listed, change.time.last);
+    }
     if (doubted || settled) {
       known.assumed = doubted;
       known = live_.frozen(std::move(known));
@@ -339,10 +352,21 @@ class AnnouncedCode::Space {
     load(change, std::move(moved), over_live);
   }
 
+  void cut(uint64_t address, uint64_t size, TimeNs when) {
+    live_.cut(address, size);
+    LiveFunction nothing;
+    nothing.size_bytes = size;
+    note_left(address, std::move(nothing), when);
+  }
+
+  void note_left(uint64_t address, LiveFunction left, TimeNs when) {
+    if (who_.any_remapped && left.size_bytes != 0) files_.set(address, std::move(left), when);
+  }
+
   // Its old place may overlap the new one.
   void leave(const Announcement& move, TimeNs when) {
     const uint64_t size = move.size_bytes, old = move.old_address, to = move.address;
-    live_.cut(old, size);
+    cut(old, size, when);
     name({who_.space, Ip{old}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
     if (to > old) return remove(old, std::min(size, to - old), when);
     const uint64_t rest = std::min(size, old - to);
@@ -350,13 +374,14 @@ class AnnouncedCode::Space {
   }
 
   void unload(uint64_t address, uint64_t size, TimeNs when) {
-    live_.cut(address, size);
+    cut(address, size, when);
     name({who_.space, Ip{address}, size, {when, kTimeMax}, {}, {}}, NamedPlace::nothing);
     remove(address, size, when);
   }
 
   void patch(const Change& change) {
     const Announcement& what = change.what;
+    note_left(what.address, live_of(what), change.time.last);
     if (what.code.empty()) {
       remove(what.address, what.size_bytes, change.time.first);
       live_.forget(what.address, what.size_bytes);
@@ -366,7 +391,6 @@ class AnnouncedCode::Space {
     if (change.unbegun) apply_unbegun(change);
     add_edit(change, what.code);
     live_.patch(what.address, what.code);
-    if (who_.any_remapped) files_.patch(what.address, std::make_shared<std::vector<std::byte>>(what.code), change.time.last, live_);
   }
 
   ImageBuild& image_;
@@ -377,7 +401,7 @@ class AnnouncedCode::Space {
   size_t next_remapped_ = 0;
   uint64_t refused_ = 0;
   LiveCode live_;
-  PatchedFiles files_;
+  ChangedFiles files_;
   CodeNames& names_;
   TimeNs latest_ = kTimeMin;
 };
@@ -397,7 +421,8 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   process.pid = pid;
   const bool has_code = (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
   if (has_code) process.code.add(parsed->address, parsed->size_bytes);
-  if (parsed->kind == AnnounceKind::patch) process.patched.add(parsed->address, parsed->size_bytes);
+  const bool changes = parsed->kind != AnnounceKind::unload && is_code(*parsed) && !parsed->begin;
+  if (changes) process.changed.add(parsed->address, parsed->size_bytes);
   process.instances[parsed->instance].add(*parsed, time, offset_bytes);
 }
 
@@ -406,109 +431,6 @@ void AnnouncedCode::remap(SpaceId space, int32_t pid, const Remapped& range) {
   process.pid = pid;
   process.remapped.push_back(range);
   any_remapped_ = true;
-}
-
-/// The changes that were announced to begin and not yet to end.
-class AnnouncedCode::Begun {
- public:
-  explicit Begun(std::vector<Change>& changes) : changes_(changes) {}
-
-  void begin(Announcement what) {
-    if (what.kind == AnnounceKind::patch) patch_begins_.insert(what.runtime);
-    const auto [open, is_new] = begun_.try_emplace(key_of(what));
-    if (!is_new) {
-      open->second.abandoned.push_back(changes_.size());
-      leave(std::move(open->second.what));
-    }
-    open->second.what = std::move(what);
-  }
-  /// Gives the end its begin. A patch always has one, except that some run-times never announce it, and that it may not have been heard.
-  void end(Change& change, bool may_be_unheard) {
-    const Announcement& what = change.what;
-    const auto open = begun_.find(key_of(what));
-    const bool is_same = open != begun_.end() && (open->second.what.name == what.name || open->second.what.name.empty() || what.name.empty());
-    if (!is_same) {
-      if (open != begun_.end()) leave_to(open, what.time.last);
-      change.contradicts = what.kind == AnnounceKind::patch && patch_begins_.contains(what.runtime);
-      change.unbegun = what.kind == AnnounceKind::patch && (may_be_unheard || change.contradicts);
-      return;
-    }
-    for (const size_t abandoned : open->second.abandoned) changes_[abandoned].known_since = what.time.last;
-    change.time = hull(change.time, open->second.what.time);
-    change.old_bytes = std::move(open->second.what.code);
-    begun_.erase(open);
-  }
-  /// What began before a gap and did not end may have ended in it: the gap counts from the begin on.
-  void pass(AnnounceGap& gap) {
-    for (const auto& [key, open] : begun_) gap.time.first = std::min(gap.time.first, open.what.time.first);
-    begun_.clear();
-    patch_begins_.clear();
-  }
-  void finish() {
-    for (auto& [key, open] : begun_) leave(std::move(open.what));
-  }
-
- private:
-  using Key = std::tuple<uint32_t, AnnounceKind, uint64_t, uint64_t>;
-  struct Open {
-    Announcement what;
-    std::vector<size_t> abandoned;  // of changes_: the same change began before and did not end
-  };
-  static Key key_of(const Announcement& what) { return {what.runtime, what.kind, what.address, what.size_bytes}; }
-
-  // Another change ended there: what began did not end, or its end is damaged.
-  void leave_to(std::map<Key, Open>::iterator open, TimeNs end) {
-    for (const size_t abandoned : open->second.abandoned) changes_[abandoned].known_since = end;
-    leave(std::move(open->second.what));
-    changes_.back().known_since = end;
-    changes_.back().contradicts = true;
-    begun_.erase(open);
-  }
-
-  void leave(Announcement what) {
-    Change change;
-    change.time = what.time;
-    change.open = true;
-    change.known_since = kTimeMax;
-    change.what = std::move(what);
-    changes_.push_back(std::move(change));
-  }
-
-  std::vector<Change>& changes_;
-  std::map<Key, Open> begun_;
-  std::set<uint32_t> patch_begins_;  // run-times that announced that a patch begins
-};
-
-// Joins each end with the begin before it.
-void AnnouncedCode::pair_ends(AnnounceHistory& history, std::vector<Change>& changes) {
-  const Relists relists(history.announcements);
-  Begun begun(changes);
-  auto gap = history.gaps.begin();
-  for (Announcement& what : history.announcements) {
-    for (; gap != history.gaps.end() && gap->first_seq <= what.seq; ++gap) begun.pass(*gap);
-    if (!is_code(what)) continue;
-    if (what.begin) {
-      begun.begin(std::move(what));
-      continue;
-    }
-    Change change;
-    change.time = what.time;
-    change.what = std::move(what);
-    const Announcement& end = change.what;
-    if (gap != history.gaps.begin()) change.lost_until = std::prev(gap)->time.last;
-    // If it began before a reader listened, either content may have run until it ended, and a list shows only the new one.
-    begun.end(change, history.attached && change.lost_until == kTimeMin);
-    change.known_since = history.attached ? history.attached_at : change.time.first;
-    if (change.lost_until != kTimeMin) {
-      change.known_since = std::min(std::prev(gap)->time.first, change.time.first);
-    } else if (relists.is_later(end.runtime, end.seq, change.time.first)) {
-      change.known_since = change.time.first;
-    }
-    if (end.unwatched) change.known_since = change.time.first;
-    changes.push_back(std::move(change));
-  }
-  for (; gap != history.gaps.end(); ++gap) begun.pass(*gap);
-  begun.finish();
 }
 
 // Reports what is missing, and marks the time until all code was relisted.
@@ -555,7 +477,7 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     const TimeNs forked = start == inherited.end() ? kTimeMin : start->second.second;
     OpenWindows changing;
     for (size_t i = 0; i < changes.size(); ++i) changing.add(changes[i].time, i);
-    State begin = start == inherited.end() ? State{LiveCode(functions), PatchedFiles(functions)} : start->second.first;
+    State begin = start == inherited.end() ? State{LiveCode(functions), ChangedFiles(functions)} : start->second.first;
     Space code(image, mappings, {space, process.pid, known, forked, &forks, any_remapped_}, memory(space), std::move(process.remapped), std::move(begin), names);
     auto child = children.lower_bound({space, kTimeMin});
     const auto fork_until = [&, parent = space](TimeNs time) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "perfio/announce/announcement.h"
-#include "recording/image/announced/patched_files.h"
+#include "recording/image/announced/changed_files.h"
 #include "recording/image/image_build.h"
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
@@ -30,12 +30,12 @@ class AnnouncedCode {
     const auto process = joiners_.find(space);
     return process == joiners_.end() ? nullptr : &process->second.code;
   }
-  /// Returns whether the process announced patches there.
-  [[nodiscard]] bool patches(SpaceId space, Ip ip, uint64_t size_bytes) const {
+  /// Returns whether the process announced loads, moves or patches there.
+  [[nodiscard]] bool changes(SpaceId space, Ip ip, uint64_t size_bytes) const {
     const auto process = joiners_.find(space);
-    return process != joiners_.end() && process->second.patched.overlap(ip.value, size_bytes);
+    return process != joiners_.end() && process->second.changed.overlap(ip.value, size_bytes);
   }
-  /// A file's code was mapped again. Where this process, or one that it descends from, has patched it by then, either content is possible.
+  /// A file's code was mapped again. Where this process, or one that it descends from, has changed it by then, either content is possible.
   void remap(SpaceId space, int32_t pid, const Remapped& range);
   [[nodiscard]] bool empty() const { return joiners_.empty() && refused_.empty(); }
   /// Adds sections, edits, removals, names, windows of lost records and findings. `mappings` has the executable mappings of the recording.
@@ -60,7 +60,7 @@ class AnnouncedCode {
   struct Process {
     int32_t pid = -1;
     std::map<uint64_t, AnnounceJoiner> instances;
-    AddressRanges code, patched;
+    AddressRanges code, changed;
     std::vector<Remapped> remapped;
   };
   struct State;

@@ -10,7 +10,11 @@
 
 namespace ptd {
 
-inline bool is_code(const Announcement& what) { return what.kind <= AnnounceKind::patch; }
+/// Of an announcement or one of its records.
+template <typename What>
+bool is_code(const What& what) {
+  return what.kind <= AnnounceKind::patch;
+}
 
 /// The times at which all run-times of an instance had relisted their code.
 class Relists {

@@ -1,4 +1,5 @@
-// Announced patches of the code of files, whose mappings are recorded again when their protection changes.
+// Announced changes to the code of files, whose mappings are recorded again when their protection changes.
+#include <initializer_list>
 #include <memory>
 
 #include "tests/unit/recording/announced/announced_support.h"
@@ -31,6 +32,10 @@ class PatchedFile : public Announced {
   void patch(uint64_t address, int before, int after, uint64_t time, int32_t pid = kPid) {
     say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = address, .code = bytes_of({before})}, time, pid);
     say({.kind = PTD_ANNOUNCE_PATCH, .address = address, .code = bytes_of({after})}, time + 5, pid);
+  }
+  void load(uint64_t address, std::initializer_list<int> code, uint64_t time) {
+    say({.phase = PTD_ANNOUNCE_BEGIN, .address = address, .size = code.size()}, time);
+    say({.address = address, .code = bytes_of(code)}, time + 5);
   }
   std::pair<Bytes8, CodeFlag> got(uint64_t address, uint64_t time, SpaceId space = SpaceId{1}) {
     const Got got = at(address, time, space);
@@ -101,14 +106,74 @@ TEST_F(PatchedFile, AnotherMappingInItsPlace) {
   EXPECT_EQ(got(kAt, 750), certain(0x11));
 }
 
-// The file replaces code that was loaded.
-TEST_F(PatchedFile, WithLoadedCode) {
-  say({.address = kAt, .code = bytes_of({0x61, 0xc3})}, 100);
-  patch(kAt, 0x61, 0x62, 200);
+TEST_F(PatchedFile, CodeLoadedOverIt) {
+  load(kAt, {0x61, 0xc3}, 100);
+  patch(kAt + 1, 0xc3, 0x62, 150);
+  map(kPid, kBase, "/lib/one.so", 200);
+  load(kAt + 2, {0x71}, 300);
+  map(kPid, kBase, "/lib/one.so", 303);  // before the load has ended
+  say({.address = kAt + 3, .code = bytes_of({0x72})}, 400);
+  finish();
+  EXPECT_EQ(got(kAt, 150), certain(0x61));
+  EXPECT_EQ(got(kAt + 1, 180), certain(0x62));
+  EXPECT_EQ(got(kAt, 250), assumed(0x61));
+  EXPECT_EQ(got(kAt + 1, 250), assumed(0x62));
+  EXPECT_EQ(got(kAt + 2, 250), certain(0x31));
+  EXPECT_EQ(got(kAt, 450), assumed(0x61));
+  EXPECT_EQ(got(kAt + 2, 450), certain(0x71));
+  EXPECT_EQ(got(kAt + 3, 390), certain(0x41));
+  EXPECT_EQ(got(kAt + 3, 450), certain(0x72));
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+// A file that is mapped again has its own code where the other was unloaded, or moved away.
+TEST_F(PatchedFile, CodeTakenFromIt) {
+  patch(kAt, 0x11, 0x12, 100);
+  load(kAt + 1, {0x61}, 100);
+  say({.kind = PTD_ANNOUNCE_UNLOAD, .address = kAt, .size = 2}, 200);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kAt + 3, .old_address = kAt + 2, .size = 1, .code = bytes_of({0x33})}, 200);
   map(kPid, kBase, "/lib/one.so", 300);
   finish();
-  EXPECT_EQ(got(kAt, 250), certain(0x62));
+  for (const uint64_t address : {kAt, kAt + 1, kAt + 2}) EXPECT_EQ(got(address, 250).first, Bytes8{}) << address;
   EXPECT_EQ(got(kAt, 350), assumed(0x11));
+  EXPECT_EQ(got(kAt + 1, 350), assumed(0x21));
+  EXPECT_EQ(got(kAt + 2, 350), assumed(0x31));
+  EXPECT_EQ(got(kAt + 3, 250), certain(0x33));
+  EXPECT_EQ(got(kAt + 3, 350), assumed(0x33));
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
+TEST_F(PatchedFile, BytesThatAreNotGiven) {
+  patch(kAt + 1, 0x21, 0x22, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kAt, .size = 1}, 200);
+  map(kPid, kBase, "/lib/one.so", 300);
+  finish();
+  EXPECT_EQ(got(kAt, 250).first, Bytes8{});
+  EXPECT_EQ(got(kAt, 350), assumed(0x11));
+  EXPECT_EQ(got(kAt + 1, 350), assumed(0x22));
+}
+
+// What a mapping may have replaced stays assumed where it moves, until a list tells.
+TEST_F(PatchedFile, AssumedCodeThatMovesOrIsListed) {
+  load(kAt, {0x61, 0xc3}, 100);
+  load(kAt + 2, {0x71}, 100);
+  feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
+  map(40, kBase, "/lib/one.so", 200);
+  map(kPid, kBase, "/lib/one.so", 200);
+  feed(perfio::TaskRecord{50, kPid, 50, kPid, 250, false}, 250, kPid);
+  for (const int32_t pid : {40, 50}) say({.kind = PTD_ANNOUNCE_MOVE, .address = kJit, .old_address = kAt, .size = 2}, 300, pid);
+  say({.flags = PTD_ANNOUNCE_RELISTED, .address = kAt + 2, .code = bytes_of({0x71})}, 300, 40);
+  map(40, kBase, "/lib/one.so", 400);
+  finish();
+  EXPECT_EQ(got(kAt, 180, kChildSpace), certain(0x61));
+  EXPECT_EQ(got(kAt, 250, kChildSpace), assumed(0x61));
+  EXPECT_EQ(got(kJit, 350, kChildSpace), assumed(0x61));
+  EXPECT_EQ(got(kJit, 350, SpaceId{4}), assumed(0x61));
+  EXPECT_EQ(got(kAt + 2, 250, kChildSpace), assumed(0x71));
+  EXPECT_EQ(got(kAt + 2, 350, kChildSpace), certain(0x71));
+  EXPECT_EQ(got(kAt + 2, 450, kChildSpace), assumed(0x71));
+  EXPECT_EQ(got(kAt, 350), assumed(0x61));
+  EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
 }  // namespace
