@@ -73,12 +73,12 @@ class AnnouncedCode::Space {
     }
   }
   void finish() { pass(kTimeMax); }
-  /// Returns what a child starts with that is forked at this time. What `changing` has begun by then may be in it, or parts of it.
+  /// Returns what a child starts with that is forked at this time. What `changing` has begun by then is in it, as assumed.
   [[nodiscard]] State fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
     State child{live_.fork(), files_};
     for (size_t i = next_remapped_; i < remapped_.size() && remapped_[i].when <= when; ++i)
       child.files.remap(remapped_[i], [&](uint64_t address, uint64_t size, const LiveFunction&, uint64_t) { child.live.doubt(address, size); });
-    const bool few = changing.at(when, [&](size_t i) { child.live.doubt(changes[i].what.address, changes[i].what.size_bytes); });
+    const bool few = changing.at(when, [&](size_t i) { begin_in(child.live, changes[i]); });
     if (!few) image_.builder.add_lost_window(space, {when, kTimeMax});
     return child;
   }
@@ -273,7 +273,18 @@ class AnnouncedCode::Space {
     set_live(address, std::move(what), change.time.first);
   }
 
-  // Those that are forked while it is written have all of it, a part or nothing.
+  // A child that is forked while it is written has all of it, a part or nothing. It can move what it has.
+  void begin_in(LiveCode& child, const Change& change) const {
+    const Announcement& what = change.what;
+    child.doubt(what.address, what.size_bytes);
+    if (what.kind != AnnounceKind::load && what.kind != AnnounceKind::move) return;
+    LiveFunction begun = what.kind == AnnounceKind::move ? moved_by(what) : live_of(what);
+    begun.since = change.time.first;
+    begun.assumed = true;
+    child.set(what.address, std::move(begun));
+  }
+
+  // The same in the bytes of children.
   void add_to_children(const Change& change, const LiveFunction& what) {
     const auto end = who_.forks->lower_bound({who_.space, change.time.last});
     for (auto child = who_.forks->lower_bound({who_.space, change.time.first}); child != end; ++child)
@@ -337,16 +348,21 @@ class AnnouncedCode::Space {
                " differs from what was announced there: a change was not announced, and its code is suspect since then");
   }
 
+  // What was at the old place, with what is announced of it now.
+  [[nodiscard]] LiveFunction moved_by(const Announcement& what) const {
+    LiveFunction moved = live_of(what);
+    const LiveFunction* known = live_.find(what.old_address, what.size_bytes);
+    if (known == nullptr) return moved;
+    LiveFunction old = moved.code || who_.names_only ? *known : live_.frozen(*known);
+    if (moved.code) old.take_code(moved);
+    if (moved.lines) old.lines = moved.lines;
+    if (!moved.name.empty()) old.name = moved.name;
+    return old;
+  }
+
   void move(const Change& change) {
     const Announcement& what = change.what;
-    LiveFunction moved = live_of(what);
-    if (const LiveFunction* known = live_.find(what.old_address, what.size_bytes)) {
-      LiveFunction old = moved.code || who_.names_only ? *known : live_.frozen(*known);
-      if (moved.code) old.take_code(moved);
-      if (moved.lines) old.lines = moved.lines;
-      if (!moved.name.empty()) old.name = moved.name;
-      moved = std::move(old);
-    }
+    LiveFunction moved = moved_by(what);
     const bool over_live = live_.overlaps(what.address, what.size_bytes);  // also over its own old place
     if (what.old_address != what.address) leave(what, change.time.last);
     load(change, std::move(moved), over_live);

@@ -162,6 +162,28 @@ TEST_F(ForkedInAChange, AListSettlesWhatTheChildHas) {
   EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
+// What the parent was loading, or moving, may be there as a whole.
+TEST_F(ForkedInAChange, AndMovedByTheChild) {
+  constexpr uint64_t kOld = kJit + 256, kNew = kJit + 320;
+  say({.address = kOld, .code = bytes_of({0x41, 0xc3}), .name = "m"}, 450);
+  say({.kind = PTD_ANNOUNCE_MOVE, .phase = PTD_ANNOUNCE_BEGIN, .address = kNew, .old_address = kOld, .size = 2, .name = "m"}, 460);
+  fork(60, 470);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kNew, .old_address = kOld, .size = 2, .name = "m"}, 480);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kMoved, .old_address = kFresh, .size = 2}, 500, kChild);
+  say({.kind = PTD_ANNOUNCE_MOVE, .address = kMoved, .old_address = kNew, .size = 2}, 500, 60);
+  finish();
+  const auto expect = [this](uint64_t address, uint64_t time, SpaceId space, int byte) {
+    EXPECT_EQ(at(address, time, space).bytes, Bytes8{byte}) << address;
+    EXPECT_EQ(at(address, time, space).flags, CodeFlag::assumed) << address;
+  };
+  expect(kFresh, 450, kChildSpace, 0x32);
+  expect(kMoved, 550, kChildSpace, 0x32);
+  expect(kNew, 490, SpaceId{5}, 0x41);
+  expect(kMoved, 550, SpaceId{5}, 0x41);
+  EXPECT_EQ(at(kNew, 490).flags, CodeFlag::none);
+  EXPECT_TRUE(data_.timeline.findings().empty());
+}
+
 // The second fork is within a change to the bytes that the child may have had before.
 TEST_F(ForkedInAChange, AndForkedAgainInAChange) {
   constexpr int32_t kGrandchild = 60, kSettled = 70;
