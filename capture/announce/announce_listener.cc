@@ -1,6 +1,7 @@
 // AnnounceListener: see announce_listener.h.
 #include "capture/announce/announce_listener.h"
 
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,10 @@ constexpr uint64_t kMostRecords = 1U << 16;  // of a ring in one round
 constexpr int kPauseUs = 2000;
 constexpr int kLooksUntilGone = 3;  // a busy system may hide a mapping from a look
 constexpr size_t kMostRings = 4096, kMostTroubles = 16;
+
+Error too_many(int32_t pid) {
+  return Error{ErrorCode::too_large, "the announcements of process " + std::to_string(pid) + " are not read: too many processes announce at once", 0};
+}
 
 }  // namespace
 
@@ -51,7 +56,8 @@ void AnnounceListener::tell(const Source& source, bool attached, uint64_t seq, c
 }
 
 void AnnounceListener::open(int32_t pid, const RingPlace& place) {
-  if (sources_.size() >= kMostRings || refused_.contains({pid, place.inode})) return;
+  if (sources_.size() >= kMostRings) return refuse(pid, place.inode, too_many(pid));
+  if (const auto known = refused_.find({pid, place.inode}); known != refused_.end() && known->second.tries_left == 0) return;
   auto ring = AnnounceRing::open(pid, place);
   // The reader that was killed may keep the file open for a moment after its end was noticed.
   while (continues_ && !ring.ok() && ring.error().code == ErrorCode::busy && tries_left_ > 0) {
@@ -59,19 +65,38 @@ void AnnounceListener::open(int32_t pid, const RingPlace& place) {
     (void)usleep(kPauseUs);
     ring = AnnounceRing::open(pid, place);
   }
-  if (!ring) {
-    (void)refused_.emplace(pid, place.inode);
-    return refuse(ring.error().message);
-  }
+  if (!ring) return refuse(pid, place.inode, ring.error());
   const bool own = (*ring)->is_of(pid);
   add({pid, own, std::move(*ring)});
 }
 
-void AnnounceListener::refuse(const std::string& why) {
+void AnnounceListener::note_trouble(const std::string& why) {
   if (troubles_.size() < kMostTroubles) troubles_.push_back(why);
 }
 
+// Whoever has it may let go of it: another reader, or a process that is starting or ending.
+void AnnounceListener::refuse(int32_t pid, uint64_t inode, const Error& error) {
+  const auto [place, is_new] = refused_.try_emplace({pid, inode});
+  Refused& refused = place->second;
+  if (is_new) refused.since = moment_now();
+  refused.why = error.message;
+  const bool may_pass = error.code == ErrorCode::busy || error.code == ErrorCode::permission_denied || error.code == ErrorCode::too_large;
+  refused.tries_left = may_pass ? std::max(refused.tries_left - 1, 0) : 0;
+}
+
+void AnnounceListener::tell_refused() {
+  for (const auto& [ring, refused] : refused_) {
+    const auto& [pid, inode] = ring;
+    if (read_.contains(inode)) continue;
+    note_trouble(refused.why);
+    const std::vector<std::byte> record = encode_reader_record(AnnounceKind::detach, inode, 0);
+    sink_({pid, pid, refused.since, record});
+  }
+  refused_.clear();
+}
+
 void AnnounceListener::add(Source source) {
+  read_.insert(source.ring->place().inode);
   if (source.own) {
     ++rings_found_;
     const uint64_t first = source.ring->enable(continues_);
@@ -83,12 +108,12 @@ void AnnounceListener::add(Source source) {
 }
 
 void AnnounceListener::take(AnnounceSocket::Offer offer) {
-  if (sources_.size() >= kMostRings) return;
+  struct stat info {};
+  (void)fstat(offer.file.get(), &info);
+  if (read_.contains(info.st_ino)) return;  // it was found in /proc before
+  if (sources_.size() >= kMostRings) return refuse(offer.pid, info.st_ino, too_many(offer.pid));
   auto ring = AnnounceRing::adopt(offer.pid, offer.uid, std::move(offer.file));
-  if (!ring) {
-    if (ring.error().code != ErrorCode::busy) refuse(ring.error().message);  // else it was found in /proc before
-    return;
-  }
+  if (!ring) return refuse(offer.pid, info.st_ino, ring.error());
   add({offer.pid, true, std::move(*ring)});
 }
 
@@ -150,7 +175,7 @@ void AnnounceListener::close(Source& source, bool gone) {
     } else {
       (void)source.ring->read(on_record, kMostRecords);
       if (source.late)
-        refuse("the announcements of process " + std::to_string(source.pid) +
+        note_trouble("the announcements of process " + std::to_string(source.pid) +
                " are not read to their end: too many processes ended at once in the middle of one");
     }
     tell(source, false, source.ring->given_out(), end);
@@ -162,6 +187,7 @@ void AnnounceListener::close(Source& source, bool gone) {
 void AnnounceListener::stop() {
   for (Source& source : sources_) close(source, false);
   sources_.clear();
+  tell_refused();
 }
 
 }  // namespace ptd::announce

@@ -52,14 +52,15 @@ class AnnounceListener {
   uint64_t drain();
   /// Gives back the space of what was drained; call it when the records are safe.
   void release();
-  /// Turns announcements off and passes on the rest.
+  /// Turns announcements off and passes on the rest. Of each process with a ring that could not be read, tells that nobody listened: a detach of 0
+  /// numbers without an attach.
   void stop();
   /// In a child of fork(): lets go of the rings without a trace.
   void abandon() { sources_.clear(); }
   [[nodiscard]] size_t listening() const { return sources_.size(); }
   [[nodiscard]] uint64_t rings() const { return rings_found_; }
   [[nodiscard]] uint64_t records() const { return records_; }
-  /// Sentences on rings that cannot be read, one each.
+  /// Sentences on rings that cannot be read, one each; after stop().
   [[nodiscard]] const std::vector<std::string>& troubles() const { return troubles_; }
 
  private:
@@ -74,7 +75,15 @@ class AnnounceListener {
   void tell(const Source& source, bool attached, uint64_t seq, const Moment& when);
   void open(int32_t pid, const RingPlace& place);
   void add(Source source);
-  void refuse(const std::string& why);
+  void note_trouble(const std::string& why);
+  /// A ring that cannot be read, and since when. That of a process that is ending may have been offered.
+  struct Refused {
+    Moment since;
+    std::string why;
+    int tries_left = 100;
+  };
+  void refuse(int32_t pid, uint64_t inode, const Error& error);
+  void tell_refused();
   /// What a look has seen of a process.
   struct Seen {
     std::vector<RingPlace> places;
@@ -88,7 +97,8 @@ class AnnounceListener {
   uint64_t search_bytes_;
   int tries_left_ = 200;  // to open rings that are busy, together
   std::vector<Source> sources_;
-  std::set<std::pair<int32_t, uint64_t>> refused_;  ///< process and inode
+  std::map<std::pair<int32_t, uint64_t>, Refused> refused_;  ///< by process and inode
+  std::set<uint64_t> read_;                                  ///< inodes of rings
   std::vector<std::string> troubles_;
   uint64_t rings_found_ = 0, records_ = 0;
   uint64_t left_bytes_ = 0;  ///< that may still be searched in this look

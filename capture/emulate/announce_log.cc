@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -23,18 +24,32 @@ struct Head {
   uint64_t ticks = 0, mono_ns = 0;
 };
 
-// The logs of each process are named after it: "PID.TSC...".
-std::vector<int32_t> logged_processes(const std::string& folder) {
-  std::set<int32_t> pids;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    int32_t pid = 0;
-    const auto [behind, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (bad == std::errc() && pid > 0 && behind != name.data() + name.size() && *behind == '.') pids.insert(pid);
+// The processes of a program that run. Another program's process may get the number of one that has ended.
+class LoggedProcesses {
+ public:
+  // The logs of each process are named after it: "PID.TSC...".
+  std::vector<int32_t> running(const std::string& folder) {
+    std::map<int32_t, bool> pids;  // whether it runs
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      int32_t pid = 0;
+      const auto [behind, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+      if (bad != std::errc() || pid <= 0 || behind == name.data() + name.size() || *behind != '.' || ended_.contains(name)) continue;
+      const auto [place, is_new] = pids.try_emplace(pid);
+      if (is_new) place->second = !announce::has_ended(pid);
+      if (!place->second) ended_.insert(name);
+    }
+    std::vector<int32_t> running;
+    for (const auto& [pid, runs] : pids) {
+      if (runs) running.push_back(pid);
+    }
+    return running;
   }
-  return {pids.begin(), pids.end()};
-}
+
+ private:
+  std::set<std::string> ended_;  // logs
+};
 
 }  // namespace
 
@@ -53,12 +68,16 @@ AnnounceWatcher::~AnnounceWatcher() {
 void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket* socket, std::vector<std::string>& troubles) {
   constexpr std::chrono::milliseconds kPause{2};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen((folder + kLogName).c_str(), "wbe"), std::fclose);
-  if (!file) return;
+  if (!file) {
+    troubles = {folder + kLogName + " cannot be written: nothing that programs announce is recorded"};
+    return;
+  }
   announce::AnnounceListener listener([&](const announce::Heard& heard) {
     const Head head{static_cast<uint32_t>(heard.record.size()), heard.pid, heard.tid, 0, heard.when.ticks, heard.when.mono_ns};
     (void)std::fwrite(&head, sizeof head, 1, file.get());
     (void)std::fwrite(heard.record.data(), 1, heard.record.size(), file.get());
   });
+  LoggedProcesses processes;
   const auto take_offers = [&] {
     if (socket != nullptr) socket->take([&](announce::AnnounceSocket::Offer offer) { listener.take(std::move(offer)); });
   };
@@ -66,7 +85,7 @@ void AnnounceWatcher::watch(const std::string& folder, announce::AnnounceSocket*
   while (!done_) {
     hold.unlock();
     take_offers();
-    listener.look(logged_processes(folder));
+    listener.look(processes.running(folder));
     const uint64_t heard = listener.drain();
     if (heard != 0 && std::fflush(file.get()) == 0) listener.release();  // a full disk: what is not read is counted as lost
     hold.lock();

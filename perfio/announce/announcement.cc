@@ -137,6 +137,7 @@ void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
   if (record.size() < sizeof raw) return;
   std::memcpy(&raw, record.data(), sizeof raw);
   if (raw.version != PTD_ANNOUNCE_VERSION) return;
+  if (raw.kind == PTD_ANNOUNCE_DETACH && raw.size == 0) return;  // nobody listened
   (raw.kind == PTD_ANNOUNCE_ATTACH || raw.kind == PTD_ANNOUNCE_DETACH ? raw.size : raw.seq) += by;
   std::memcpy(record.data(), &raw, sizeof raw);
 }
@@ -233,7 +234,9 @@ AnnounceHistory AnnounceJoiner::finish() {
   }
   uint64_t given_out = 0;
   for (const Reader& reader : readers_) given_out = std::max(given_out, reader.kind == AnnounceKind::detach ? reader.seq : 0);
+  const bool unread = !history.attached && !readers_.empty() && pieces_.empty() && given_out == 0;
   if (given_out > next) add_gap(given_out, kTimeMax);
+  if (unread) history.gaps.push_back({0, 0, {kTimeMin, kTimeMax}});
   add_unheard(history);
   pieces_.clear();
   return history;

@@ -465,7 +465,7 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
     image.builder.add_lost_window(space, window);
     const std::string last = std::to_string(gap.first_seq + gap.count - 1);
     const std::string lost =
-        gap.count == 0   ? "announcements of its generated code were not read for a while"
+        gap.count == 0   ? std::string("announcements of its generated code were not read") + (window == Interval{} ? "" : " for a while")
         : gap.count == 1 ? "1 announcement of its generated code is lost (number " + last + ")"
                          : std::to_string(gap.count) + " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last + ")";
     image.builder.add_finding(finding_of(FindingKind::records_lost, space, window,

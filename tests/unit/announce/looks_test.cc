@@ -57,6 +57,43 @@ TEST_F(Ring, MissedByALook) {
   EXPECT_TRUE(history.gaps.empty());
 }
 
+const auto announce_one = [](const Steps& steps) {
+  const uint32_t runtime = ptd_announce_register("test", nullptr, nullptr);
+  const auto code = code_of(16, 1);
+  const ptd_announcement what = load_of(0x1000, code, "f", runtime);
+  steps.wait();
+  ptd_announce_code(&what);
+  steps.wait();
+};
+
+// Another reader has the ring, up to the end or for a moment.
+TEST_F(Ring, ReadByAnother) {
+  Program program(announce_one);
+  const auto other = AnnounceRing::open(program.pid(), find_rings(program.pid()).at(0));
+  ASSERT_TRUE(other.ok());
+  for (int i = 0; i < 3; ++i) listener.look({program.pid()});
+  EXPECT_EQ(listener.listening(), 0U);
+  listener.stop();
+  ASSERT_EQ(listener.troubles().size(), 1U);
+  EXPECT_NE(listener.troubles()[0].find("are read by another recorder"), std::string::npos);
+  const AnnounceHistory history = heard.of(program.pid());
+  ASSERT_EQ(history.gaps.size(), 1U);
+  EXPECT_EQ(history.gaps[0].time, Interval{});
+}
+
+TEST_F(Ring, ReadByAnotherAtFirst) {
+  Program program(announce_one);
+  auto other = AnnounceRing::open(program.pid(), find_rings(program.pid()).at(0));
+  ASSERT_TRUE(other.ok());
+  listener.look({program.pid()});
+  EXPECT_EQ(listener.listening(), 0U);
+  other->reset();
+  const AnnounceHistory history = heard_of(program);
+  EXPECT_EQ(history.announcements.size(), 1U);
+  EXPECT_TRUE(history.gaps.empty());
+  EXPECT_TRUE(listener.troubles().empty());
+}
+
 // The thread that began the process has ended, others go on.
 TEST_F(Ring, FirstThreadEnds) {
   Program program([](const Steps& steps) {

@@ -261,6 +261,20 @@ TEST(AnnounceFold, TheLatestRecordsWaitForThoseBeforeThem) {
   EXPECT_EQ(read(kept).live, runtime.live);
 }
 
+// The listener tells of a ring that it could not read when it ends.
+TEST(AnnounceFold, ARingThatWasNotRead) {
+  AnnounceFold folded;
+  std::vector<std::byte> unread = encode_reader_record(AnnounceKind::detach, 77, 0);
+  shift_numbers(unread, AnnounceFold::kShift);
+  folded.take(TimeNs{1'000'000'000}, unread);
+  AnnounceJoiner joiner;
+  folded.each([&](TimeNs time, Bytes record) { joiner.add(*parse_announce_record(record), time); });
+  const std::vector<AnnounceGap> gaps = joiner.finish().gaps;
+  ASSERT_EQ(gaps.size(), 1U);
+  EXPECT_EQ(gaps[0].count, 0U);
+  EXPECT_EQ(gaps[0].time, Interval{});
+}
+
 /// What is left after these announcements, at least a second apart, so that all but the last are folded.
 Code folded_code(std::vector<Announcement> all) {
   AnnounceFold folded;

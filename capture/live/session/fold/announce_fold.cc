@@ -180,6 +180,10 @@ void AnnounceFold::each(const std::function<void(TimeNs time, Bytes record)>& on
   for (const auto& [address, what] : live_) tell(kState, settled_, what);
   for (const auto& [id, instance] : instances_) {
     if (id == kState) continue;
+    if (instance.is_unread()) {
+      for (const Raw& reader : instance.readers) on_record(reader.time, reader.bytes);
+      continue;
+    }
     std::vector<Announcement> before;
     for (const uint32_t runtime : instance.runtimes) before.insert(before.end(), {bracket(runtime, true), bracket(runtime, false)});
     uint64_t count = before.size() + (instance.lost ? 2 : 0);

@@ -45,6 +45,7 @@ class AnnounceFold {
     bool attached = false, lost = false;
     std::vector<Raw> readers;  // after the first attach, by time; one that ended stays until the next has begun
     // A reader's last records may be later than its end.
+    [[nodiscard]] bool is_unread() const { return !attached && next == 0 && records.empty(); }
     [[nodiscard]] TimeNs listened_since() const { return readers.empty() ? settled : std::min(settled, readers.front().time); }
   };
   static void settle_readers(Instance& instance, TimeNs until, AnnounceJoiner& joiner);

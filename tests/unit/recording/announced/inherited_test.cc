@@ -216,6 +216,18 @@ TEST_F(Announced, APatchIsInsertedAroundAFork) {
   EXPECT_TRUE(any(at(kJit, 400, SpaceId{3}).flags, CodeFlag::assumed));
 }
 
+// A recorder could not read what the process announces.
+TEST_F(Announced, NobodyListens) {
+  say({.kind = PTD_ANNOUNCE_DETACH}, 100);
+  say({.code = bytes_of({0x11, 0xc3})}, 100, kOther);
+  feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
+  say({.code = bytes_of({0x12, 0xc3})}, 200, 40);
+  finish();
+  EXPECT_EQ(count(FindingKind::records_lost, "process 10: announcements of its generated code were not read: its code is suspect throughout"), 1U);
+  EXPECT_TRUE(any(at(kJit, 250, SpaceId{3}).flags, CodeFlag::suspect));
+  EXPECT_EQ(at(kJit, 250, SpaceId{2}).flags, CodeFlag::none);
+}
+
 TEST(OpenWindows, ThoseThatContainAMoment) {
   OpenWindows windows;
   windows.add({TimeNs{10}, TimeNs{20}}, 1);
