@@ -82,13 +82,16 @@ inline std::vector<SharedRanges::Range> cut(SharedRanges& ranges, uint64_t first
   return removed;
 }
 
+/// A part of a mapping.
+struct MappedPiece {
+  uint64_t first = 0, size_bytes = 0;
+  bool again = false;  ///< it was there before
+};
+
 /// Not thread-safe.
 class AnonymousRanges {
  public:
-  struct Piece {
-    uint64_t first = 0, size_bytes = 0;
-    bool again = false;  ///< it was there before
-  };
+  using Piece = MappedPiece;
   /// Adds [first, first + size) and returns it in pieces that were there before, or not.
   std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
     const std::vector<Piece> pieces = join(ranges_[space], first, size_bytes);
@@ -158,18 +161,27 @@ class AnonymousRanges {
 /// The files that are mapped at each address. Not thread-safe.
 class MappedFiles {
  public:
-  /// Adds mapping number `index`. Returns whether only mappings were at all of its addresses for which is_same(number) is true.
+  /// Adds mapping number `index` and returns it in pieces: those that were there before are where the last mapping was one for which is_same(number) is
+  /// true.
   template <typename IsSame>
-  bool add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const IsSame& is_same) {
+  std::vector<MappedPiece> add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const IsSame& is_same) {
     SharedRanges& ranges = ranges_[space];
+    const uint64_t end = first + size_bytes;
+    std::vector<MappedPiece> pieces;
     uint64_t at = first;
-    bool same = true;
-    for (const SharedRanges::Range& known : cut(ranges, first, first + size_bytes)) {
-      same = same && known.first == at && is_same(known.content);
-      at = known.end;
+    const auto put = [&](uint64_t to, bool again) {
+      if (to <= at) return;
+      if (pieces.empty() || pieces.back().again != again) pieces.push_back({at, 0, again});
+      pieces.back().size_bytes += to - at;
+      at = to;
+    };
+    for (const SharedRanges::Range& known : cut(ranges, first, end)) {
+      put(known.first, false);
+      put(known.end, is_same(known.content));
     }
-    ranges.insert({first, first + size_bytes, index});
-    return same && at == first + size_bytes;
+    put(end, false);
+    ranges.insert({first, end, index});
+    return pieces;
   }
   /// Anonymous memory was mapped there.
   void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {

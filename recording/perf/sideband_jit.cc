@@ -295,13 +295,16 @@ void SidebandFold::add_file_mapping(UserMapping mapping) {
   }
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
-  for (const WritableCode::Piece& piece : writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
-    mapping.ip = Ip{piece.first};
-    mapping.size_bytes = piece.size_bytes;
-    mapping.file_offset_bytes = offset + (piece.first - begin.value);
-    mapping.was_writable = piece.was_writable;
-    mapping.again = mapped_files_.add(mapping.space, piece.first, piece.size_bytes, mappings_.size(), [&](size_t before) { return is_same_file(mappings_[before], mapping); });
-    mappings_.push_back(mapping);
+  for (const WritableCode::Piece& part : writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
+    mapping.was_writable = part.was_writable;
+    const auto is_same = [&](size_t before) { return is_same_file(mappings_[before], mapping); };
+    for (const MappedPiece& piece : mapped_files_.add(mapping.space, part.first, part.size_bytes, mappings_.size(), is_same)) {
+      mapping.ip = Ip{piece.first};
+      mapping.size_bytes = piece.size_bytes;
+      mapping.file_offset_bytes = offset + (piece.first - begin.value);
+      mapping.again = piece.again;
+      mappings_.push_back(mapping);
+    }
   }
 }
 

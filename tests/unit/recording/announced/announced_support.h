@@ -55,11 +55,11 @@ class Announced : public ::testing::Test {
     record.file_offset_bytes = ++records_ * 64;
     fold_.on_record(record);
   }
-  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time) {
+  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time, uint64_t size_bytes = 4096) {
     perfio::MmapRecord record;
     record.pid = record.tid = pid;
     record.addr = address;
-    record.size_bytes = 4096;
+    record.size_bytes = size_bytes;
     record.path = path;
     feed(record, time, pid);
   }

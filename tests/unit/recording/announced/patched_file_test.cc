@@ -126,6 +126,19 @@ TEST_F(PatchedFile, CodeLoadedOverIt) {
   EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
+// A change of protection of more of the file, or of less.
+TEST_F(PatchedFile, OtherPartsOfItAreMapped) {
+  patch(kAt, 0x11, 0x12, 100);
+  map(kPid, kBase, "/lib/one.so", 200, 8192);
+  load(kAt + 2, {0x71}, 300);
+  map(kPid, kBase, "/lib/one.so", 400);
+  finish();
+  EXPECT_EQ(got(kAt, 250), assumed(0x12));
+  EXPECT_EQ(got(kAt + 1, 450), certain(0x21));
+  EXPECT_EQ(got(kAt + 2, 350), certain(0x71));
+  EXPECT_EQ(got(kAt + 2, 450), assumed(0x71));
+}
+
 // A file that is mapped again has its own code where the other was unloaded, or moved away.
 TEST_F(PatchedFile, CodeTakenFromIt) {
   patch(kAt, 0x11, 0x12, 100);

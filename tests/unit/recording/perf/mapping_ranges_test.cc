@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -123,16 +124,22 @@ TEST(MappedFiles, OneThatWasThereBefore) {
   MappedFiles files;
   constexpr SpaceId kParent{1}, kChild{2};
   const auto is_even = [](uint64_t number) { return number % 2 == 0; };
-  const auto add = [&](SpaceId space, uint64_t first, uint64_t size, size_t number) { return files.add(space, first, size, number, is_even); };
-  EXPECT_FALSE(add(kParent, 100, 50, 2)) << "nothing was there";
-  EXPECT_TRUE(add(kParent, 110, 20, 4)) << "a part";
-  EXPECT_TRUE(add(kParent, 100, 50, 6)) << "three parts";
-  EXPECT_FALSE(add(kParent, 90, 20, 8)) << "more than was there";
+  const auto add = [&](SpaceId space, uint64_t first, uint64_t size, size_t number) {
+    std::string text;
+    for (const MappedPiece& piece : files.add(space, first, size, number, is_even))
+      text += std::to_string(piece.first) + "+" + std::to_string(piece.size_bytes) + (piece.again ? " again " : " ");
+    return text;
+  };
+  EXPECT_EQ(add(kParent, 100, 50, 2), "100+50 ");
+  EXPECT_EQ(add(kParent, 110, 20, 4), "110+20 again ") << "a part";
+  EXPECT_EQ(add(kParent, 100, 50, 6), "100+50 again ") << "three parts";
+  EXPECT_EQ(add(kParent, 90, 20, 8), "90+10 100+10 again ") << "more than was there";
   files.fork(kParent, kChild);
-  EXPECT_FALSE(add(kParent, 120, 10, 9) && add(kParent, 110, 30, 10)) << "another file in between";
-  EXPECT_TRUE(add(kChild, 110, 30, 12));
+  EXPECT_EQ(add(kParent, 120, 10, 9), "120+10 again ");
+  EXPECT_EQ(add(kParent, 110, 30, 10), "110+10 again 120+10 130+10 again ") << "another file in between";
+  EXPECT_EQ(add(kChild, 110, 30, 12), "110+30 again ");
   files.replace(kChild, 120, 1);
-  EXPECT_FALSE(add(kChild, 110, 30, 14));
+  EXPECT_EQ(add(kChild, 110, 30, 14), "110+10 again 120+1 121+19 again ");
 }
 
 }  // namespace
