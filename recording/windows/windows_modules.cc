@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 #include "image/placed_name.h"
 #include "recording/image/words.h"
+#include "recording/windows/function_reach.h"
 
 namespace ptd {
 namespace {
@@ -140,6 +142,7 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
   symbols_left_ -= functions.size();
   std::vector<PeSymbol> symbols = file.symbols(symbols_left_);
   symbols_left_ -= symbols.size();
+  std::optional<FunctionReach> reach;
   for (const PeFunction& function : functions) pick.frames.push_back({function.first, function.end - function.first, !function.is_part});
   for (size_t i = 0, end = 0; i < symbols.size(); i = end) {
     const uint64_t start = symbols[i].address;
@@ -157,8 +160,11 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
     if (function != functions.end() && function->first == start && !function->is_part) {
       symbol.size_bytes = std::min<uint64_t>(limit, function->end) - start;
       limit = start + symbol.size_bytes;
-    } else if (function != functions.end()) {
-      limit = std::min<uint64_t>(limit, function->first);
+    } else {
+      if (function != functions.end()) limit = std::min<uint64_t>(limit, function->first);
+      if (function != functions.begin() && std::prev(function)->end > start) limit = std::min<uint64_t>(limit, std::prev(function)->end);
+      if (!reach) reach.emplace(file, symbols, functions);
+      limit = reach->end_of(symbols[i].address, limit);
     }
     symbol.reach_bytes = limit - start;
   }

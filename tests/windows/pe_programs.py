@@ -32,6 +32,39 @@ int (*volatile pointers[2])(int);
 __declspec(dllexport) int leaf(int i) { sum += i; return sum * 3; }
 __declspec(dllexport) int run(int i) { pointers[i & 1] = leaf; return pointers[i & 1](i) + sum; }
 """
+# Exports, and functions that only a CALL, a tail call or a pointer leads to; the former have no .pdata if they call nothing.
+MIXED = r"""
+#define EXPORT __declspec(dllexport)
+#define STATIC static __attribute__((noinline))
+EXPORT volatile int sum;
+STATIC int called(int i) { return i * 3 + sum; }
+EXPORT int run(int i) { return called(sum + i); }
+EXPORT int leaf(int i) { sum += i; return sum; }
+STATIC int pointed(int i) { sum -= 2; return i + 1; }
+EXPORT int (*volatile pointer)(int) = pointed;
+EXPORT int choose(int i) {
+  switch (i) {
+    case 0: sum += 7; break;
+    case 1: sum *= 3; break;
+    case 2: sum -= 1; break;
+    case 3: sum ^= 9; break;
+    case 4: return called(sum) + 1;
+    case 5: sum = -sum; return 3;
+    default: sum <<= 1;
+  }
+  return sum;
+}
+STATIC int later(int i) { return i ^ sum; }
+EXPORT int loop(int n) { for (int i = 0; i < n; ++i) { if (sum & 1) continue; sum += i; } return n; }
+STATIC int other(int i) { return sum / i; }
+EXPORT int (*volatile pointers[])(int) = {other, later};
+__asm__(".text\n.p2align 4\n" PREFIX "behind:\n ret\n");
+__asm__(".text\n.globl " PREFIX "jumps\n.p2align 4\n" PREFIX "jumps:\n nop\n jmp " PREFIX "tail\n.p2align 4\n" PREFIX "tail:\n ret\n"
+        ".section .drectve,\"yn\"\n.ascii \" -export:jumps\"\n.text\n");
+EXPORT int last(int i) { if (i > 3) return called(i) + 1; for (;;) sum += i; }
+STATIC int spare(int i) { return sum % i; }
+EXPORT int (*volatile more)(int) = spare;
+"""
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -74,11 +107,13 @@ CLANG, LLD, READOBJ = tool("clang"), tool("ld.lld"), tool("llvm-readobj")
 TOOLS = CLANG is not None and LLD is not None and READOBJ is not None
 
 
-def link(folder, name, base, bits=64):
+def link(folder, name, base, bits=64, source=None):
     """Compiles the library and links it for the address; returns its path."""
-    target, emulation, source = (("x86_64-w64-mingw32", "i386pep", LIBRARY) if bits == 64 else ("i686-w64-mingw32", "i386pe", LIBRARY32))
+    target, emulation, default = (("x86_64-w64-mingw32", "i386pep", LIBRARY) if bits == 64 else ("i686-w64-mingw32", "i386pe", LIBRARY32))
     unit, output = folder / f"{name}.o", folder / name
-    subprocess.run([CLANG, f"--target={target}", "-O1", "-x", "c", "-c", "-", "-o", unit], input=source, text=True, check=True)
+    words = [CLANG, f"--target={target}", f'-DPREFIX="{"_" if bits == 32 else ""}"', "-O1", "-x", "c", "-c", "-", "-o", unit]
+    words += ["-fno-jump-tables"] if bits == 64 else []  # it would be among the code
+    subprocess.run(words, input=source or default, text=True, check=True)
     entry = "run" if bits == 64 else "_run"
     subprocess.run([LLD, "-m", emulation, "-shared", "-e", entry, "--dynamicbase", "--image-base", hex(base), unit, "-o", output], check=True)
     return output
@@ -97,6 +132,26 @@ def symbols(path):
     starts = {i + 1: address for i, (_, address, _, _) in enumerate(sections(path))}
     rows = re.findall(r"\(sec +(\d+)\)\(fl 0x00\)\(ty +20\).*\) 0x([0-9a-f]+) (\S+)", text)
     return {name: starts[int(section)] + int(value, 16) for section, value, name in rows}
+
+
+def instructions(path):
+    """(address, function, mnemonic) of each instruction in a function, from objdump."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True).stdout
+    function, rows = None, []
+    for line in text.splitlines():
+        if start := re.match(r"[0-9a-f]+ <(.+)>:", line):
+            function = start.group(1)
+        elif row := re.match(r" *([0-9a-f]+):\t(\S+)", line):
+            rows.append((int(row.group(1), 16), function, row.group(2)))
+    return rows
+
+
+def without_symbols(path, output):
+    """Writes the file without its symbol table, as Microsoft's linker makes it; the exports remain."""
+    content = bytearray(path.read_bytes())
+    at, = struct.unpack_from("<I", content, 0x3c)
+    struct.pack_into("<II", content, at + 12, 0, 0)
+    output.write_bytes(content)
 
 
 def header_field(path, name):

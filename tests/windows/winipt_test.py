@@ -90,6 +90,25 @@ class Files(unittest.TestCase):
                     self.assertIn(f" {symbol.removeprefix('_') if bits == 32 else symbol}+0x0 ", run(
                         "image", f"{at:#x}", "--size", 1, "--winipt", self.folder / "dump", "--modules", self.folder / "list").stdout)
 
+    def test_an_export_has_its_own_code_only(self):
+        """objdump, with the symbols that the file then loses, says which function an instruction is of."""
+        exports = {"run", "leaf", "choose", "loop", "jumps", "last"}
+        for bits, base in ((64, pe.LINKED), (32, 0x10000000)):
+            with self.subTest(bits=bits):
+                library = pe.link(self.folder, f"whole{bits}.dll", base, bits, pe.MIXED)
+                pe.without_symbols(library, self.folder / f"mixed{bits}.dll")
+                (self.folder / "list").write_text(f"base,size,path\n{base:#x},{pe.header_field(library, 'SizeOfImage')},C:\\mixed{bits}.dll\n")
+                met = set()
+                for at, function, mnemonic in pe.instructions(library):
+                    function = function.removeprefix("_") if bits == 32 else function
+                    if mnemonic.startswith(("nop", "cs", "data16")):
+                        continue
+                    met.add(function)
+                    done = run("image", f"{at:#x}", "--size", 1, "--winipt", self.folder / "dump", "--modules", self.folder / "list")
+                    shown = re.findall(rf"(?m)^ +{at:x} (\S+)\+0x[0-9a-f]+ ", done.stdout)
+                    self.assertEqual(shown, [function] if function in exports else [], (hex(at), function, done.stdout))
+                self.assertTrue(exports | {"called", "pointed", "later", "other", "behind", "tail", "spare"} <= met, met)
+
 
 @unittest.skipUnless(pe.TOOLS and EMULATOR, "clang, lld, llvm-readobj or qemu-x86_64 is not installed")
 class Dumps(unittest.TestCase):

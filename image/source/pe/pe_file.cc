@@ -22,6 +22,7 @@ constexpr uint16_t kMagic32 = 0x10b, kMagic64 = 0x20b;
 constexpr uint32_t kExports = 0, kExceptions = 3, kBaseRelocations = 5, kMostDirectories = 16;
 constexpr uint32_t kExecutable = 0x2000'0000;
 constexpr uint64_t kFileHeaderBytes = 24, kSectionHeaderBytes = 40, kCoffSymbolBytes = 18;  // the first with the signature
+constexpr uint64_t kExportHeaderBytes = 40, kMostExports = 1U << 16;  // ordinals have 16 bits
 constexpr uint32_t kImagePageBytes = 4096, kSectorBytes = 512;
 
 Bytes part_of(Bytes bytes, uint64_t offset, uint64_t size) {
@@ -67,6 +68,7 @@ Status PeFile::read_headers() {
   coff_count_ = number_at<uint32_t>(bytes, pe + 16);
   relocs_stripped_ = (number_at<uint16_t>(bytes, pe + 22) & kRelocsStripped) != 0;
   image_base_ = is_64bit_ ? number_at<uint64_t>(header, 24) : number_at<uint32_t>(header, 28);
+  entry_ = number_at<uint32_t>(header, 16);
   section_alignment_ = number_at<uint32_t>(header, 32);
   image_bytes_ = number_at<uint32_t>(header, 56);
   header_bytes_ = number_at<uint32_t>(header, 60);
@@ -118,7 +120,6 @@ const PeSection* PeFile::section_of(uint64_t address) const {
   return after == sections_.begin() ? nullptr : &*std::prev(after);
 }
 
-// The bytes of an RVA range that is in the file as a whole; else none.
 Bytes PeFile::at(uint64_t address, uint64_t size_bytes) const {
   if (address < header_bytes_ && size_bytes <= header_bytes_ - address) return part_of(file_->bytes(), address, size_bytes);
   const PeSection* section = section_of(address);
@@ -255,9 +256,7 @@ void PeFile::add_coff_symbols(Symbols& symbols) const {
 }
 
 void PeFile::add_exports(Symbols& symbols) const {
-  constexpr uint64_t kHeaderBytes = 40;
-  const Table table = directory(kExports);
-  const Bytes header = at(table.address, kHeaderBytes);
+  const Bytes header = at(directory(kExports).address, kExportHeaderBytes);
   if (header.empty()) return;
   const uint64_t functions = number_at<uint32_t>(header, 20), named = number_at<uint32_t>(header, 24), addresses = number_at<uint32_t>(header, 28),
                  names = number_at<uint32_t>(header, 32), ordinals = number_at<uint32_t>(header, 36);
@@ -267,10 +266,29 @@ void PeFile::add_exports(Symbols& symbols) const {
     const uint64_t index = number_at<uint16_t>(ordinal, 0);
     if (index >= functions) continue;
     const auto address = number_at<uint32_t>(at(addresses + 4 * index, 4), 0);
-    if (address - table.address < table.size_bytes || code_of(address) == nullptr) continue;  // another module's function, or data
+    if (!is_exported_code(address)) continue;
     std::string text = text_at(number_at<uint32_t>(name, 0));
     if (!text.empty()) symbols.add(address, std::move(text), true);
   }
+}
+
+// Not another module's function, or data.
+bool PeFile::is_exported_code(uint32_t address) const {
+  const Table table = directory(kExports);
+  return address - table.address >= table.size_bytes && code_of(address) != nullptr;
+}
+
+std::vector<uint32_t> PeFile::entries() const {
+  std::vector<uint32_t> entries;
+  if (code_of(entry_) != nullptr) entries.push_back(entry_);
+  const Bytes header = at(directory(kExports).address, kExportHeaderBytes);
+  const uint64_t count = number_at<uint32_t>(header, 20), addresses = number_at<uint32_t>(header, 28);
+  for (uint64_t i = 0; i < count && i < kMostExports; ++i) {
+    const Bytes entry = at(addresses + 4 * i, 4);
+    if (entry.empty()) break;  // the table ends early
+    if (is_exported_code(number_at<uint32_t>(entry, 0))) entries.push_back(number_at<uint32_t>(entry, 0));
+  }
+  return entries;
 }
 
 std::vector<PeSymbol> PeFile::symbols(size_t limit) const {

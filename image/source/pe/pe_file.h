@@ -71,6 +71,12 @@ class PeFile {
   [[nodiscard]] Result<std::vector<PeCode>> code_at(uint64_t base, PeBudget& budget) const;
   /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most `limit`.
   [[nodiscard]] std::vector<PeSymbol> symbols(size_t limit) const;
+  /// Returns the RVAs at which other modules and Windows enter the code: the entry point and the exports, those without a name too.
+  [[nodiscard]] std::vector<uint32_t> entries() const;
+  /// Returns whether the file has a COFF symbol table.
+  [[nodiscard]] bool has_symtab() const { return coff_symbols_ != 0 && coff_count_ != 0 && coff_symbols_ < file_->bytes().size(); }
+  /// Returns the bytes of an RVA range that is in the file as a whole; else none.
+  [[nodiscard]] Bytes at(uint64_t address, uint64_t size_bytes) const;
   /// Returns the executable section that contains the RVA `address`; null: none.
   [[nodiscard]] const PeSection* code_of(uint64_t address) const;
   /// Returns the functions of .pdata in executable sections, by address; empty for i386. At most `limit`.
@@ -83,9 +89,9 @@ class PeFile {
   PeFile() = default;
   Status read_headers();
   Status read_sections(uint64_t at, uint64_t count);
-  [[nodiscard]] Bytes at(uint64_t address, uint64_t size_bytes) const;
   [[nodiscard]] Table directory(uint32_t index) const;
   [[nodiscard]] const PeSection* section_of(uint64_t address) const;
+  [[nodiscard]] bool is_exported_code(uint32_t address) const;
   [[nodiscard]] std::string text_at(uint64_t address) const;
   struct Symbols;
   void add_coff_symbols(Symbols& symbols) const;
@@ -98,7 +104,7 @@ class PeFile {
   std::shared_ptr<const MappedFile> file_;
   bool is_64bit_ = false, relocs_stripped_ = false;
   uint64_t image_base_ = 0;
-  uint32_t image_bytes_ = 0, header_bytes_ = 0, timestamp_ = 0, section_alignment_ = 0;
+  uint32_t image_bytes_ = 0, header_bytes_ = 0, timestamp_ = 0, section_alignment_ = 0, entry_ = 0;
   uint32_t coff_symbols_ = 0, coff_count_ = 0;  // of the file header
   std::vector<Table> directories_;
   std::vector<PeSection> sections_;

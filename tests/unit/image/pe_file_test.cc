@@ -35,6 +35,7 @@ void read_all(const PeFile& file) {
     }
   }
   for (const PeSymbol& symbol : file.symbols(1000)) EXPECT_FALSE(symbol.name.empty());
+  for (const uint32_t address : file.entries()) EXPECT_NE(file.code_of(address), nullptr);
   for (const PeFunction& function : file.functions(1000)) EXPECT_LT(function.first, function.end);
 }
 
