@@ -147,6 +147,7 @@ SampleId trailer_of(const EventAttr& attr, Bytes record) {
 bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out) {
   Cursor in(body);
   const uint64_t type = attr.sample_type;
+  if ((attr.flags & kAttrFreq) == 0) out.period = attr.sample_period;
   if ((type & kSampleIdentifier) != 0) out.id.id = in.u64();
   if ((type & kSampleIp) != 0) out.ip = in.u64();
   if ((type & kSampleTid) != 0) {

@@ -43,7 +43,8 @@ void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
 /// The fields of a SAMPLE up to and including RAW, and AUX.
 struct SampleFields {
   SampleId id;
-  uint64_t ip = 0, addr = 0, period = 0;
+  uint64_t ip = 0, addr = 0;
+  uint64_t period = 0;  ///< of the sample; else the fixed one of its event; 0: not known
   Bytes raw;  ///< PERF_SAMPLE_RAW data
   Bytes aux;  ///< PERF_SAMPLE_AUX data
   uint64_t content_bytes = 0;  ///< of the whole body; 0 if some of it is not known

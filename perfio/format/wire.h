@@ -117,6 +117,7 @@ inline constexpr uint64_t kAttrInherit = 1ULL << 1;
 inline constexpr uint64_t kAttrExcludeUser = 1ULL << 4;
 inline constexpr uint64_t kAttrExcludeKernel = 1ULL << 5;
 inline constexpr uint64_t kAttrExcludeHv = 1ULL << 6;
+inline constexpr uint64_t kAttrFreq = 1ULL << 10;
 inline constexpr uint64_t kAttrEnableOnExec = 1ULL << 12;
 inline constexpr uint64_t kAttrPreciseIp = 3ULL << 15;
 inline constexpr unsigned kAttrPreciseIpShift = 15;

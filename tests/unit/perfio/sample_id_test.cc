@@ -86,6 +86,21 @@ TEST(SampleId, SampleFieldsInOrder) {
   EXPECT_EQ(std::vector<std::byte>(got.raw.begin(), got.raw.end()), hex("aabbccdd"));
 }
 
+// perf's evsel__parse_sample() begins with the attr's sample_period, which is a frequency if attr.freq is set.
+TEST(SampleId, APeriodThatNoSampleHasIsThatOfTheEvent) {
+  EventAttr attr = attr_with(kSampleIp);
+  attr.sample_period = 1000;
+  SampleFields fixed, frequency, own;
+  ASSERT_TRUE(parse_sample(attr, hex("0010000000000000"), fixed));
+  EXPECT_EQ(fixed.period, 1000U);
+  attr.flags = kAttrFreq;
+  ASSERT_TRUE(parse_sample(attr, hex("0010000000000000"), frequency));
+  EXPECT_EQ(frequency.period, 0U);
+  attr.sample_type |= kSamplePeriod;
+  ASSERT_TRUE(parse_sample(attr, hex("0010000000000000 0700000000000000"), own));
+  EXPECT_EQ(own.period, 7U);
+}
+
 TEST(SampleId, ReadAndCallchainBeforeRaw) {
   EventAttr attr = attr_with(kSampleRead | kSampleCallchain | kSampleRaw);
   const std::string chain = "0200000000000000 1111111111111111 2222222222222222";
