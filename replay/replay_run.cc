@@ -46,6 +46,7 @@ void ReplayRun::begin(const RunRequest& request) {
     passed_others_ = false;
   }
   before_ = cursor_->time();
+  if (request.backward && request.step > kNoThread) leave_cut_off();
 }
 
 RunResult ReplayRun::go_on() { return request_.backward ? backward() : forward(); }
@@ -58,17 +59,17 @@ void ReplayRun::note(ThreadKey thread, TimeNs time, std::string text) {
   }
 }
 
-void ReplayRun::note_window() {
-  note(cursor_->thread(), cursor_->item().time, "another window of trace (snapshot or AUX sample): what ran between the two is not traced");
+void ReplayRun::note_window(const ReplayCursor& at) {
+  note(at.thread(), at.item().time, "another window of trace (snapshot or AUX sample): what ran between the two is not traced");
 }
 
-void ReplayRun::note_gap() {
-  if (cursor_->item().is_window) return note_window();
-  const Gap& gap = cursor_->gap();
+void ReplayRun::note_gap(const ReplayCursor& at) {
+  if (at.item().is_window || at.item().kind != FlowItem::gap) return note_window(at);
+  const Gap& gap = at.gap();
   std::string text = std::string("gap: ") + sentence(gap.reason);
   if (gap.ip.value != 0) text += ", at " + hex(gap.ip);
   if (gap.lost_bytes != 0) text += ", " + std::to_string(gap.lost_bytes) + " bytes of trace skipped";
-  note(cursor_->thread(), cursor_->item().time, std::move(text));
+  note(at.thread(), at.item().time, std::move(text));
 }
 
 void ReplayRun::note_event() {
@@ -119,7 +120,7 @@ bool ReplayRun::stops_at_window() {
 // Whether a step reaches flow of its thread after the edge of a window.
 bool ReplayRun::reaches_window(ThreadKey thread) {
   if (thread != request_.step || !edge_ || !edge_->reach(cursor_->stream())) return false;
-  note_window();
+  note_window(*cursor_);
   return true;
 }
 
@@ -186,14 +187,14 @@ RunResult ReplayRun::leave_space() {
 void ReplayRun::pass_gap() {
   constexpr int kMostItems = 4096;
   const uint32_t stream = cursor_->stream();
-  note_gap();
+  note_gap(*cursor_);
   cursor_->leave_forward();
   for (int i = 0; i < kMostItems; ++i) {
     ReplayCursor ahead(*cursor_);
     if (!ahead.enter_next() || ahead.stream() != stream || ahead.item().kind == FlowItem::blocks) return;
     *cursor_ = ahead;
     if (cursor_->item().kind == FlowItem::gap) {
-      note_gap();
+      note_gap(*cursor_);
     } else {
       note_event();
     }
@@ -207,19 +208,49 @@ RunResult ReplayRun::after_gap(ThreadKey thread) {
   return cursor_->next_place() ? RunResult{StopReason::gap, thread} : at_end();
 }
 
-// A gap before the thread's next instruction belongs to the step: its reason is why that instruction is not the successor.
-RunResult ReplayRun::after_step(ThreadKey thread) {
-  ReplayCursor ahead(*cursor_);
-  const uint32_t stream = cursor_->stream();
-  while (ahead.enter_next() && ahead.item().kind != FlowItem::blocks) {
-    if (ahead.thread() != thread && ahead.stream() != stream) break;
-    if (ahead.item().kind == FlowItem::gap) {
-      *cursor_ = ahead;
-      return after_gap(thread);
-    }
+// Moves `ahead`, which is after flow of the thread in `stream`, to what cuts the thread's next instruction off: a gap or the edge of a window. Returns whether
+// flow of other threads comes before that; nothing if the next instruction is the successor.
+std::optional<bool> ReplayRun::cut_ahead(ReplayCursor& ahead, ThreadKey thread, uint32_t stream) {
+  constexpr int kMostItems = 1 << 16;
+  WindowEdge edge;
+  edge.reach(stream);
+  bool others = false;
+  for (int i = 0; i < kMostItems && ahead.enter_next(); ++i) {
+    const Stretch& item = ahead.item();
+    const bool own = !item.is_window && ahead.thread() == thread;
+    if (item.is_window ? edge.pass(ahead.stream()) : own && edge.reach(ahead.stream())) return others;
+    if (item.kind == FlowItem::gap && !item.is_window && (own || (!others && ahead.stream() == stream))) return others;
+    if (item.kind == FlowItem::blocks && own) return std::nullopt;
+    others = others || item.kind == FlowItem::blocks;
     ahead.leave_forward();
   }
+  return std::nullopt;
+}
+
+// What cuts the thread's next instruction off belongs to the step: it is the reason why that instruction is not the successor. The step passes the flow of
+// other threads that comes before it.
+std::optional<RunResult> ReplayRun::after_step(ThreadKey thread) {
+  ReplayCursor ahead(*cursor_);
+  const uint32_t stream = cursor_->stream();
+  const std::optional<bool> others = cut_ahead(ahead, thread, stream);
+  if (others == false && ahead.item().kind == FlowItem::gap) {
+    *cursor_ = ahead;
+    return after_gap(thread);
+  }
+  if (others && request_.step == thread) {
+    edge_.emplace().reach(stream);
+    return std::nullopt;
+  }
   return cursor_->next_place() ? RunResult{StopReason::stepped, thread} : at_end();
+}
+
+// A step back from an instruction that is cut off: the position may be before what cuts it off.
+void ReplayRun::leave_cut_off() {
+  const auto last = cursor_->previous_place(request_.step);
+  ReplayCursor ahead(*cursor_);
+  if (!last || !cut_ahead(ahead, request_.step, last->stream)) return;
+  note_gap(ahead);
+  window_behind_ = true;
 }
 
 std::optional<RunResult> ReplayRun::forward_blocks(uint64_t& budget) {
@@ -280,7 +311,7 @@ RunResult ReplayRun::forward() {
           if (stops_at_window()) return after_gap(request_.step == kAnyThread ? thread : request_.step);
         } else {
           if (stops(thread)) return after_gap(thread);
-          note_gap();
+          note_gap(*cursor_);
         }
         cursor_->leave_forward();
         if (budget != 0) --budget;
@@ -334,10 +365,10 @@ std::optional<RunResult> ReplayRun::backward_blocks(uint64_t& budget) {
 
 void ReplayRun::pass_gap_backward(ThreadKey thread) {
   if (!cursor_->item().is_window) {
-    note_gap();
+    note_gap(*cursor_);
     gap_behind_ = gap_behind_ || stops(thread);
   } else if (stops_at_window()) {
-    note_window();
+    note_window(*cursor_);
     window_behind_ = true;
   }
   cursor_->leave_backward();

@@ -91,7 +91,9 @@ class ReplayRun {
   void step_back();
   RunResult leave_space();
   RunResult after_gap(ThreadKey thread);
-  RunResult after_step(ThreadKey thread);
+  static std::optional<bool> cut_ahead(ReplayCursor& ahead, ThreadKey thread, uint32_t stream);
+  std::optional<RunResult> after_step(ThreadKey thread);
+  void leave_cut_off();
   void pass_gap();
   void pass_gap_backward(ThreadKey thread);
   bool passes_time();
@@ -100,8 +102,8 @@ class ReplayRun {
   void note(ThreadKey thread, TimeNs time, std::string text);
   void note_event();
   void note_ends();
-  void note_gap();
-  void note_window();
+  void note_gap(const ReplayCursor& at);
+  void note_window(const ReplayCursor& at);
   bool stops_at_window();
   bool reaches_window(ThreadKey thread);
 

@@ -30,6 +30,21 @@ def follow(insns):
     return open_calls
 
 
+def places_in(test, truth, windows):
+    """Returns the place of each window in the truth, each after the one before."""
+    packed = b"".join(struct.pack("<Q", ip) for ip, _ in truth)
+    places, at = [], 0
+    for window in windows:
+        wanted = b"".join(struct.pack("<Q", ip) for ip in window)
+        found = packed.find(wanted, 8 * at)
+        while found > 0 and found % 8 != 0:
+            found = packed.find(wanted, found + 1)
+        test.assertGreaterEqual(found, 0, [hex(ip) for ip in window[:8]])
+        places.append(found // 8)
+        at = places[-1] + len(window)
+    return places
+
+
 class Windows(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -64,17 +79,7 @@ class Windows(unittest.TestCase):
         return windows
 
     def placed(self):
-        """Returns the place of each window in the truth, each after the one before."""
-        packed = b"".join(struct.pack("<Q", ip) for ip, _ in self.truth)
-        places, at = [], 0
-        for window in self.windows:
-            found = packed.find(b"".join(struct.pack("<Q", ip) for ip in window), 8 * at)
-            while found > 0 and found % 8 != 0:
-                found = packed.find(b"".join(struct.pack("<Q", ip) for ip in window), found + 1)
-            self.assertGreaterEqual(found, 0, [hex(ip) for ip in window[:8]])
-            places.append(found // 8)
-            at = places[-1] + len(window)
-        return places
+        return places_in(self, self.truth, self.windows)
 
     def test_steps_stop_at_each_edge(self):
         places = self.placed()
@@ -151,6 +156,73 @@ class Windows(unittest.TestCase):
                 peer.console = ""
                 self.assertIn("replaylog", stop_of(peer.ask(packet))[3])
                 self.assertGreaterEqual(int(re.search(r"passed (\d+) edges between windows", peer.console)[1]), WINDOWS)
+
+
+class TwoThreads(unittest.TestCase):
+    """Between the windows of one thread there is flow of another."""
+    EDGES = 8
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.recorded = Recorded(holder.name, SOURCE / "tests" / "replay" / "programs" / "pair.c", "-static", "-no-pie", "-pthread", name="pair",
+                                options=["--aux-sample=600", "--aux-sample-every", "2000", "--psb-period", "0"])
+
+    def steps(self, peer, tid):
+        """Returns (whether it came after an edge, address) of each stop of steps of a thread, up to some edges. A stop at an edge has a message."""
+        stops = []
+        while sum(is_edge for is_edge, _ in stops) < self.EDGES:
+            peer.console = ""
+            signal, pc, thread, named = stop_of(peer.ask(f"vCont;s:{tid:x}"))
+            self.assertNotIn("replaylog", named)
+            self.assertEqual((thread, EDGE in peer.console), (tid, signal == 0), peer.console)
+            stops.append((signal == 0, pc))
+        return stops
+
+    def test_steps_stop_at_each_edge(self):
+        """Forward and back. The windows as the stops divide them are parts of the truth."""
+        self.assertEqual(len(self.recorded.truths), 2)
+        for tid, path in self.recorded.truths.items():
+            with self.subTest(tid), Client("-i", self.recorded.path, ptdecode=PTDECODE) as peer:
+                self.assertEqual(peer.ask(f"T{tid:x}"), "OK")
+                stops = self.steps(peer, tid)
+                windows = [[]]
+                for is_edge, pc in stops:
+                    windows.append([pc]) if is_edge else windows[-1].append(pc)
+                truth = truth_insns(path)
+                places = places_in(self, truth, windows[1:-1])
+                self.assertTrue(any(place != before + len(window) for place, before, window in zip(places[1:], places, windows[1:])))
+                for (is_edge, _), (_, before) in reversed(list(zip(stops[1:], stops))):
+                    peer.console = ""
+                    signal, pc, thread, _ = stop_of(peer.ask("bs"))
+                    self.assertEqual((pc, signal, EDGE in peer.console, thread), (before, 0 if is_edge else 5, is_edge, tid))
+
+    def test_a_step_back_from_a_stop_of_the_other_thread(self):
+        """The position is then before the edge, but the thread shows the instruction after it."""
+        first, second = sorted(self.recorded.truths)
+        breaks = [start + i for start, size in map(self.recorded.symbol, ("leaf", "outer")) for i in range(size)]
+        stopped = 0
+        with Client("-i", self.recorded.path, ptdecode=PTDECODE) as peer:
+            self.assertEqual(peer.ask(f"T{first:x}"), "OK")
+            self.steps(peer, first)
+            for _ in range(self.EDGES - 1):  # the position is after an edge
+                before = stop_of(peer.ask("bs"))[1]
+                self.assertEqual(peer.ask_all([f"Z0,{ip:x},1" for ip in breaks]), ["OK"] * len(breaks))
+                thread = stop_of(peer.ask(f"vCont;s:{first:x};c"))[2]
+                self.assertEqual(peer.ask_all([f"z0,{ip:x},1" for ip in breaks]), ["OK"] * len(breaks))
+                if thread == second:
+                    stopped += 1
+                    self.assertEqual(peer.ask(f"T{first:x}"), "OK")
+                    peer.console = ""
+                    self.assertEqual(stop_of(peer.ask("bs"))[:3], (0, before, first))
+                    self.assertIn(EDGE, peer.console)
+                else:
+                    self.assertEqual(stop_of(peer.ask("bs"))[1], before)
+                while stop_of(peer.ask("bs"))[0] != 0:
+                    pass
+                self.assertEqual(stop_of(peer.ask(f"vCont;s:{first:x}"))[0], 0)
+        self.assertGreater(stopped, 0)
 
 
 if __name__ == "__main__":
