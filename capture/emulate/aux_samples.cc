@@ -2,9 +2,9 @@
 #include "capture/emulate/aux_samples.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ptdecode/pt/packet_reader.h"
-#include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/pt/pt_clock.h"
 
 namespace ptd::emulate {
@@ -37,16 +37,11 @@ void AuxSampler::forget() {
   if (buffer_.size() > kept) buffer_.erase(buffer_.begin(), buffer_.end() - static_cast<std::ptrdiff_t>(kept));
 }
 
-// The last ip of the packets is `ip` before and after, so later packets need no change.
 void AuxSampler::take(uint64_t ip) {
-  pt::PacketWriter writer(buffer_);
-  writer.fup(ip);
-  writer.tip_pgd_suppressed();
   TakenSample& sample = samples_.emplace_back();
   sample.ip = ip;
   sample.window.assign(buffer_.end() - static_cast<std::ptrdiff_t>(options_.aux_sample_bytes), buffer_.end());
   forget();
-  writer.tip_pge(ip);
   since_ = 0;
 }
 
@@ -61,6 +56,7 @@ void AuxSampler::add(Bytes packets, uint64_t first_tsc, uint64_t end_tsc) {
   clock.set_reference(Tsc{first_tsc});
   pt::Packet packet;
   uint64_t last_ip = 0;
+  bool is_fup = false;  // the packet before
   size_t undated = samples_.size();
   const auto estimate = [&](uint64_t at) {  // without timing packets
     return first_tsc + static_cast<uint64_t>(static_cast<double>(end_tsc - first_tsc) * static_cast<double>(at) / static_cast<double>(packets.size()));
@@ -78,7 +74,8 @@ void AuxSampler::add(Bytes packets, uint64_t first_tsc, uint64_t end_tsc) {
       undated = samples_.size();
     }
     const bool whole = has_ip(packet.kind) && pt::decompress_ip(packet, last_ip);
-    if (packet.kind != pt::PacketKind::tip || !whole || since_ < options_.aux_sample_every) continue;
+    const bool interrupted = std::exchange(is_fup, whole && packet.kind == pt::PacketKind::fup) && packet.kind == pt::PacketKind::tip_pgd;
+    if (!interrupted || since_ < options_.pt.pause_every_bytes) continue;
     take(last_ip);
     if (!options_.pt.tsc) date(undated++, estimate(at));
   }

@@ -140,7 +140,7 @@ Status set_sizes(RecordWords& words) {
   config.aux_sample_bytes = *size;
   const Result<uint64_t> every = parse_size("--aux-sample-every", words.aux_sample_every.empty() ? "16K" : words.aux_sample_every);
   if (!every) return every.error();
-  config.aux_sample_every = *every;
+  config.pt.pause_every_bytes = *every;
   if (words.command->get_option("--psb-period")->count() == 0) {
     words.options.psb_period = 0;
     config.pt.psb_period_bytes = 1U << kPsbShift;

@@ -18,7 +18,7 @@ import tempfile
 import emulate_test as emulate
 from emulate_test import check
 
-SAMPLE, AUX_FIELD = 9, 8 + 8 + 8 + 8 + 8  # header, identifier, ip, pid and tid, time: then size and bytes of the trace
+AUXTRACE, SAMPLE, AUX_FIELD = 71, 9, 8 + 8 + 8 + 8 + 8  # header, identifier, ip, pid and tid, time: then size and bytes of the trace
 
 
 def run(*arguments):
@@ -120,6 +120,19 @@ def sizes_in_step(folder, program):
         check(f"{what}: PSBs are in all quarters of the windows", set(starts) >= ({0, 1, 2, 3} if size == "1K" else {0, 1}), str(collections.Counter(starts)))
 
 
+def without_targets(folder):
+    """The code needs neither targets nor system calls: its trace is of conditional branches. Samples come all the same, as many as the bytes of the whole trace of
+    the same run say."""
+    program = [emulate.build("branches", folder, "-static", "-O1")]
+    whole, _, _ = emulate.record(folder, program, "--work-clock")
+    size = sum(struct.unpack_from("<Q", record, 8)[0] for kind, _, record, _ in emulate.perf_records(whole) if kind == AUXTRACE)
+    check("the trace is long", size > 300_000, str(size))
+    for window, every in ((1000, 1000), (4096, 16384), (4096, 5000)):
+        out, _, _ = emulate.record(folder, program, "--work-clock", f"--aux-sample={window}", "--aux-sample-every", str(every))
+        found = len(windows_of(out))
+        check(f"one sample every {every} bytes of conditional branches", 0.95 * size / every - 1 <= found <= 1.1 * size / every, f"{found}, {size / every:.1f} wanted")
+
+
 def other_commands(folder, out):
     expected = windows_of(out)
     info = json.loads(run("info", "--json", "-i", out).stdout)
@@ -218,6 +231,7 @@ def main():
         pair = [emulate.build("threads", folder)] if os.path.exists(os.path.join(emulate.PROGRAMS, "threads.c")) else program
         apart, _ = compare(folder, program, "4K", "16K")
         sizes_in_step(folder, program)
+        without_targets(folder)
         other_commands(folder, shutil.copy(apart, os.path.join(folder, "apart.data")))
         hostile_sizes(folder, os.path.join(folder, "apart.data"))
         compare(folder, program, "8K", "3K")          # each window repeats more than half of the one before

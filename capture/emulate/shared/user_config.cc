@@ -23,6 +23,7 @@ void each_field(Config& config, F&& f) {
   f("tsc_per_ctc", config.pt.tsc_per_ctc);
   f("bus_ratio", config.pt.bus_ratio);
   f("psb_period_bytes", config.pt.psb_period_bytes);
+  f("pause_every_bytes", config.pt.pause_every_bytes);
   f("ete", config.ete);
   f("truth", config.truth);
   f("date_changes", config.date_changes);
@@ -31,7 +32,6 @@ void each_field(Config& config, F&& f) {
   f("ran_code", config.ran_code);
   f("overflow_bytes", config.overflow_bytes);
   f("aux_sample_bytes", config.aux_sample_bytes);
-  f("aux_sample_every", config.aux_sample_every);
   f("most_log_bytes", config.most_log_bytes);
   f("overflow_blocks", config.overflow_blocks);
 }

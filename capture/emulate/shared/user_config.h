@@ -18,8 +18,7 @@ struct UserConfig {
   bool announce = true;            ///< listen to what programs announce (libptd-announce)
   bool ran_code = true;            ///< write code from no file, as it ran, to a jitdump
   uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
-  uint64_t aux_sample_bytes = 0;   ///< of trace in each sample (--aux-sample); 0: all trace is recorded
-  uint64_t aux_sample_every = 0;   ///< bytes of trace from one sample to the next
+  uint64_t aux_sample_bytes = 0;   ///< of trace in each sample (--aux-sample), one every pt.pause_every_bytes; 0: all trace is recorded
   uint64_t most_log_bytes = 0;     ///< limit of the working folder's size; 0: none
   uint64_t overflow_blocks = 500;  ///< for as many blocks
 };

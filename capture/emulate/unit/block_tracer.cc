@@ -53,6 +53,7 @@ void BlockTracer::slow_begin(const Block& block) {
       return;
     }
   }
+  if (!encoder_.losing() && encoder_.pause_due()) encoder_.disable_async(block.ip);
   if (!encoder_.losing() && encoder_.psb_due()) psb(block.ip);
   if (!encoder_.enabled() || encoder_.time() >= stamp_due_) stamp();
   encoder_.enable(block.ip);

@@ -59,7 +59,7 @@ class BlockTracer {
         }
       }
     }
-    if (!encoder_.enabled() || encoder_.psb_due() || lose_blocks_ != 0 || encoder_.time() >= stamp_due_) {
+    if (!encoder_.enabled() || encoder_.psb_due() || encoder_.pause_due() || lose_blocks_ != 0 || encoder_.time() >= stamp_due_) {
       encoder_.set_time(now());
       slow_begin(block);
     }

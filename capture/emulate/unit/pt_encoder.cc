@@ -22,6 +22,8 @@ PtEncoder::PtEncoder(const PtEncoderOptions& options, std::vector<std::byte>& ou
   tnt_limit_ = options_.long_tnt ? kLongTntBranches : kShortTntBranches;
   writer_.set_compression(options_.ip_compression);
   set_mtc_due();
+  if (options_.pause_every_bytes == 0) options_.pause_every_bytes = std::numeric_limits<uint64_t>::max() / 2;
+  pause_at_bytes_ = options_.pause_every_bytes;
 }
 
 void PtEncoder::set_mtc_due() {
@@ -135,6 +137,7 @@ void PtEncoder::disable_async(uint64_t ip) {
   cycles();
   writer_.fup(ip);
   writer_.tip_pgd_suppressed();
+  if (written() >= pause_at_bytes_) pause_at_bytes_ = written() + options_.pause_every_bytes;
 }
 
 void PtEncoder::indirect(uint64_t target) {

@@ -22,6 +22,7 @@ struct PtEncoderOptions {
   uint32_t tsc_per_ctc = 256;         ///< TSC ticks a tick of the crystal clock; at most 511, as FastCounter has 9 bits
   uint8_t bus_ratio = 26;             ///< CBR; the core runs at the TSC's frequency, so a cycle is a tick
   uint32_t psb_period_bytes = 16384;  ///< bytes of packets between two PSB
+  uint64_t pause_every_bytes = 0;     ///< an interrupt that is not traced, each time after as many bytes of packets; 0: none
 };
 
 /// Writes one stream. Calls come in the order of execution; each describes an instruction that retired or an event between two. What is
@@ -80,6 +81,8 @@ class PtEncoder {
   void psb(uint64_t ip);
   /// Requests a PSB+ at the next opportunity.
   void request_psb() { psb_at_bytes_ = 0; }
+  /// Whether PtEncoderOptions::pause_every_bytes were written since the last disable_async(); then call this again before the next instruction.
+  [[nodiscard]] bool pause_due() const { return enabled_ && written() >= pause_at_bytes_; }
 
   /// Packets are lost from here on; what was decided before is still written.
   void lose();
@@ -126,7 +129,7 @@ class PtEncoder {
   unsigned stack_top_ = 0, stack_count_ = 0;
   uint64_t stack_[kStackDepth] = {};
   uint64_t cr3_ = 0;
-  uint64_t base_bytes_ = 0, psb_at_bytes_ = 0, last_psb_ = 0;
+  uint64_t base_bytes_ = 0, psb_at_bytes_ = 0, pause_at_bytes_ = 0, last_psb_ = 0;
   Counts counts_;
 };
 
