@@ -81,6 +81,15 @@ void CallMoves::go_back(Past& past, ThreadKey thread) {
   }
 }
 
+// Whether a breakpoint stops a move. GDB's own next and finish pass the function at which it waits for libraries.
+bool CallMoves::breaks_at(SpaceId space, Ip ip, TimeNs when) {
+  if (!session_->run().breaks().contains(ip)) return false;
+  const FunctionLookup::Function& function = functions_.at(space, ip, when);
+  std::string_view name = function.name.substr(0, function.name.find('@'));
+  if (name.starts_with("__GI_")) name.remove_prefix(5);
+  return !function.is_entry || (name != "_dl_debug_state" && name != "rtld_db_dlactivity");
+}
+
 void CallMoves::note_piece(Past& past) {
   ThreadWalk& walk = past.walk;
   const ReplayPlace place = walk.place();
@@ -94,7 +103,7 @@ void CallMoves::note_piece(Past& past) {
   BreakSet& breaks = session_->run().breaks();
   if (!breaks.empty() && breaks.touches(place.stream, walk.cursor().block(walk.cursor().block_index()).node, *place.block)) {
     for (uint32_t i = 0; i < count; ++i) {
-      if (breaks.contains(walk.ip(i))) past.breakpoint = walk.passed() + i;
+      if (breaks_at(place.space, walk.ip(i), place.time)) past.breakpoint = walk.passed() + i;
     }
   }
   walk.pass(count);
@@ -196,7 +205,7 @@ MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
     }
     const ReplayPlace place = walk.place();
     const Decision decision = decide(walk, place, is_first);
-    const bool breaks_here = !is_first && breaks.contains(place.ip);
+    const bool breaks_here = !is_first && breaks_at(place.space, place.ip, place.time);
     if (decision == Decision::stop || breaks_here) {
       take(walk.cursor(), thread);
       return {breaks_here ? Why::breakpoint : Why::done};

@@ -48,7 +48,8 @@ struct MoveResult {
   Why why = Why::done;
 };
 
-/// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move. A move looks at most at
+/// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move, except where GDB has one of its own: at the function
+/// that the dynamic linker calls when libraries come or go. A move looks at most at
 /// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kPastBlocks blocks before the position, back to the last gap of the
 /// thread or the last edge of a window of trace. Not thread-safe. The session must outlive it.
 class CallMoves {
@@ -124,6 +125,7 @@ class CallMoves {
   /// ThreadWalk::enter(), which `budget` or an interrupt ends.
   ThreadWalk::Item enter(ThreadWalk& walk, uint64_t& budget);
   void take(const ReplayCursor& cursor, ThreadKey thread);
+  bool breaks_at(SpaceId space, Ip ip, TimeNs when);
   MoveResult to_end(ThreadKey thread);
 
   struct KnownLine {

@@ -184,6 +184,24 @@ class Gdb(unittest.TestCase):
             for line in lines:
                 self.assertIn(line if line != "..." else "", printed.split("\n") + [""], (command, errors))
 
+    def test_moves_over_calls_that_load_libraries(self):
+        """GDB keeps a breakpoint in the dynamic linker, to learn of libraries. The moves stop where `next` and `finish` of GDB do on the running program."""
+        with tempfile.TemporaryDirectory() as folder:
+            library = pathlib.Path(folder, "plugin.c")
+            library.write_text("int plugin(int x) { return x + 1; }\n")
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", library, "-o", library.with_suffix(".so")], check=True)
+            program = Recorded(folder, PROGRAMS / "plugins.c", "-O0", name="plugins")
+            moves = [*["next"] * 7, "break call", "continue", "finish", *["next"] * 4]
+            script = [word for move in ("break main", "run", *moves) for word in ("-ex", "echo --\\n", "-ex", move, "-ex", "info line *$pc")]
+            live = subprocess.run(["gdb", "-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "set width 0", *script, program.program], text=True,
+                                  capture_output=True, cwd=folder, stdin=subprocess.DEVNULL, timeout=100).stdout.split("--\n")[3:]
+            replayed = [["replay-" + move if move in ("next", "finish") else move, "info line *$pc"] for move in moves]
+            parts, errors = gdb(program.path, "monitor symbols", f"source {folder}/symbols.gdb", "break main", "continue", *sum(replayed, []), folder=folder,
+                                words=["--symbol-dir", folder])
+            lines = [re.findall(r"^Line (\d+) of .*plugins.c", part, re.M)[-1:] for part in live]
+            self.assertEqual([re.findall(r"^Line (\d+) of .*plugins.c", part, re.M)[-1:] for part in parts[5::2]], lines, errors)
+            self.assertGreater(len({line for line, in lines}), 5)
+
     def test_bundle_without_the_binaries(self):
         bundle = self.static.folder / "only.bundle"
         subprocess.run([PTDECODE, "bundle", "-q", "-i", self.static.path, "-o", bundle], check=True, capture_output=True, env=self.static.environment)
