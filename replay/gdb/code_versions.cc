@@ -34,11 +34,18 @@ std::string list_text(const std::vector<Entry>& entries) {
   return text + (end == entries.size() ? "" : "  and " + std::to_string(entries.size() - end) + " later\n");
 }
 
+/// An instruction.
 struct CodeRange {
   SpaceId space;
   Ip ip;
+  ExecMode mode = ExecMode::unknown;
   uint64_t size_bytes = 1;
 };
+
+constexpr size_t kMostInsnBytes = 16;
+constexpr const char* kNotKnown = "no code, or not known";
+
+uint64_t insn_size(Bytes code, ExecMode mode) { return is_arm(mode) ? classify_arm(code, mode).length_bytes : classify(code, mode).length_bytes; }
 
 std::string bytes_text(Bytes bytes) {
   std::string text;
@@ -54,12 +61,60 @@ std::string interval_text(Interval time) {
   return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." + (time.last == kTimeMax ? std::string() : seconds(time.last));
 }
 
-/// Returns the size of the instruction at an address; 1 if there is none.
-uint64_t insn_size(ReplaySession& session, ThreadKey thread, Ip ip, ExecMode mode) {
-  std::array<std::byte, 16> bytes{};
-  const Bytes code = Bytes(bytes).first(session.read(thread, ip, bytes));
-  const unsigned size = is_arm(mode) ? classify_arm(code, mode).length_bytes : classify(code, mode).length_bytes;
-  return std::clamp<uint64_t>(size, 1, bytes.size());
+/// Returns the instruction that the thread sees at an address; one byte if there is none.
+CodeRange seen_by(ReplaySession& session, ThreadKey thread, Ip ip) {
+  const auto place = session.place_of(thread);
+  if (!place) return {space_at(kNoSpace, ip), ip};
+  std::array<std::byte, kMostInsnBytes> bytes{};
+  const uint64_t size = insn_size(Bytes(bytes).first(session.read(thread, ip, bytes)), place->block->mode);
+  return {space_at(place->space, ip), ip, place->block->mode, std::clamp<uint64_t>(size, 1, kMostInsnBytes)};
+}
+
+/// Bytes at an address.
+struct PlacedBytes {
+  Ip ip;
+  Bytes bytes;
+};
+
+/// Returns the instruction at the range's address as memory had it at a moment, with `part` in its place. Without an instruction, the known bytes of the range.
+std::string insn_text(ReplaySession& session, const CodeRange& range, TimeNs when, const PlacedBytes& part = {}) {
+  std::array<std::byte, kMostInsnBytes> insn{};
+  size_t size = session.memory().read(range.space, range.ip, when, insn);
+  for (size_t i = 0; i < part.bytes.size(); ++i) {
+    const uint64_t at = part.ip.value + i - range.ip.value;
+    if (at > size || at >= insn.size()) continue;
+    insn[at] = part.bytes[i];
+    size = std::max<size_t>(size, at + 1);
+  }
+  const Bytes known = Bytes(insn).first(size);
+  const uint64_t length = insn_size(known, range.mode);
+  return known.empty() ? kNotKnown : bytes_text(known.first(std::min<size_t>(length != 0 ? length : range.size_bytes, size)));
+}
+
+/// A moment of an interval that is not one of its bounds, if it has another.
+TimeNs moment_in(Interval when) {
+  if (when.first == kTimeMin) return when.last == kTimeMax ? when.first : TimeNs{when.last.value - 1};
+  if (when.last == kTimeMax) return TimeNs{when.first.value + 1};
+  return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
+}
+
+/// Returns the instruction in a version of a site. Other bytes of the version may be unknown.
+std::string version_text(ReplaySession& session, const CodeRange& range, SiteId site, uint32_t number, TimeNs when) {
+  constexpr unsigned kMost = 16;
+  const Timeline& timeline = session.recording().timeline();
+  const Timeline::SiteInfo info = timeline.site(site);
+  const Timeline::VersionInfo version = timeline.version(site, number);
+  if (version.known) return insn_text(session, range, when, {info.ip, version.bytes});
+  const Ip start = std::max(range.ip, info.ip), end = std::min(range.ip + range.size_bytes, info.ip + info.size_bytes);
+  CodeView view(timeline);
+  const VersionFloor floor{site, number};
+  std::array<CodeCandidate, kMost> candidates;
+  const FetchResult found = view.fetch(range.space, start, {when, when}, {&floor, 1}, candidates, static_cast<unsigned>(end - start));
+  for (uint32_t i = 0; i < found.count; ++i) {
+    const Bytes bytes = candidates[i].bytes.first(std::min<size_t>(candidates[i].bytes.size(), end - start));
+    if (candidates[i].site == site && candidates[i].version == number) return insn_text(session, range, when, {start, bytes});
+  }
+  return kNotKnown;
 }
 
 /// The mappings of a range in a time in which they do not change.
@@ -86,10 +141,11 @@ std::vector<Period> periods_of(const Timeline& timeline, const CodeRange& range,
   return periods;
 }
 
-/// Lists the mappings that followed each other; if there were several, with the bytes of each.
+/// Lists the mappings that followed each other; if there were several, with the bytes of each, unless these changed: then the versions have them.
 std::string mappings_text(ReplaySession& session, const CodeRange& range, TimeNs now) {
   const Timeline& timeline = session.recording().timeline();
   const std::vector<Period> periods = periods_of(timeline, range, session.memory().sections_over(range.space, range.ip, range.size_bytes));
+  const bool has_bytes = periods.size() > 1 && timeline.sites_in(range.space, range.ip, range.size_bytes).empty();
   std::vector<Entry> entries;
   for (const Period& period : periods) {
     std::set<std::string> names;
@@ -98,11 +154,7 @@ std::string mappings_text(ReplaySession& session, const CodeRange& range, TimeNs
     }
     std::string text = interval_text(period.time) + " mapped: ";
     for (const std::string& name : names) text += (name == *names.begin() ? "" : ", ") + name;
-    if (periods.size() > 1) {
-      std::vector<std::byte> bytes(range.size_bytes);
-      bytes.resize(session.memory().read(range.space, range.ip, period.time.first, bytes));
-      text += ": " + (bytes.empty() ? std::string("not known") : bytes_text(bytes));
-    }
+    if (has_bytes) text += ": " + insn_text(session, range, period.time.first);
     entries.push_back({period.time.first <= now && (now < period.time.last || period.time.last == kTimeMax), std::move(text)});
   }
   return list_text(entries);
@@ -113,7 +165,7 @@ std::string mappings_text(ReplaySession& session, const CodeRange& range, TimeNs
 std::string versions_text(ReplaySession& session, ThreadKey thread, Ip ip) {
   const auto place = session.place_of(thread);
   const TimeNs now = place ? session.code_time(*place) : session.cursor().time();
-  const CodeRange range{space_at(place ? place->space : kNoSpace, ip), ip, place ? insn_size(session, thread, ip, place->block->mode) : 1};
+  const CodeRange range = seen_by(session, thread, ip);
   const Timeline& timeline = session.recording().timeline();
   std::string text = mappings_text(session, range, now);
   for (const SiteId site : timeline.sites_in(range.space, ip, range.size_bytes)) {
@@ -122,8 +174,9 @@ std::string versions_text(ReplaySession& session, ThreadKey thread, Ip ip) {
     std::vector<Entry> entries;
     for (uint32_t i = 0; i < info.versions; ++i) {
       const Timeline::VersionInfo version = timeline.version(site, i);
-      const std::string bytes = version.known ? bytes_text(version.bytes) : "no code, or not known";
-      entries.push_back({version.possible.contains(now), interval_text(version.possible) + " " + bytes});
+      const bool is_live = version.possible.contains(now);
+      const TimeNs when = is_live ? now : moment_in(version.certain.empty() ? version.possible : version.certain);
+      entries.push_back({is_live, interval_text(version.possible) + " " + version_text(session, range, site, i, when)});
     }
     text += list_text(entries);
   }

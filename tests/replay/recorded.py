@@ -28,9 +28,9 @@ def tid_of(path):
 
 
 class Recorded:
-    """A recording of a program in `folder`, with `options` of `record`."""
+    """A recording of a program in `folder`, with `options` of `record`. Announced code needs another clock than --work-clock."""
 
-    def __init__(self, folder, source, *flags, name="program", status=0, words=(), compiler=None, options=()):
+    def __init__(self, folder, source, *flags, name="program", status=0, words=(), compiler=None, options=(), clock="--work-clock"):
         self.folder = pathlib.Path(folder)
         self.program = self.folder / name
         self.path = self.folder / (name + ".data")
@@ -40,7 +40,7 @@ class Recorded:
         self.environment = dict(os.environ, PTDECODE_STASH="off")
         truth = self.folder / (name + ".truth")
         done = subprocess.run([PTDECODE, "record", "-q", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.path, "--truth", truth,
-                               "--work-clock", *options, "--", self.program, *words], capture_output=True, text=True, env=self.environment, cwd=folder)
+                               clock, *options, "--", self.program, *words], capture_output=True, text=True, env=self.environment, cwd=folder)
         assert done.returncode == status, done.stderr
         self.truths = {tid_of(path): path for path in truth.glob("*.ptt")}
 

@@ -13,6 +13,7 @@ import unittest
 from gdb_client import Client, stop_of
 from recorded import PTDECODE, SOURCE, Recorded, truth_insns
 
+PROGRAM = SOURCE / "tests" / "replay" / "programs" / "sizes.c"
 SIZE, JUMP_END = 19, 15  # of the functions that emit() of jit.c writes, and of their part that always runs before the last instruction
 TEST, ADD_7 = "01f8f7c701000000", "0383c007c3"  # before and after the opcode of their jump
 
@@ -58,6 +59,26 @@ class Versions(unittest.TestCase):
                     live = [line for line in printed.split("\n") if line.startswith("* ") and "mapped: code" not in line]
                     self.assertEqual(len(live), 1, (i, printed))
                     self.assertIn(" ".join(want[at:at + 2] for at in range(0, 10, 2)), live[0], (i, printed))
+
+    def test_instructions_of_functions_of_different_sizes(self):
+        """Of a version, the list has the instruction, wherever it is in the changed code, and also if other bytes of the version are unknown."""
+        with tempfile.TemporaryDirectory() as folder:
+            announce = SOURCE / "announce"
+            recorded = Recorded(folder, PROGRAM, "-I", announce, announce / "ptd_announce.c", name="sizes", options=["--no-ran-code", "--mtc-period", "4"], clock="--cyc")
+            (_, path), = recorded.truths.items()
+            truth = truth_insns(path)
+            first = next(ip for i, (ip, code) in enumerate(truth[:-1]) if code[:1] == b"\xb8" and truth[i + 1] == (ip + 5, b"\x05\x01\0\0\0"))
+            with Client("-i", recorded.path, ptdecode=PTDECODE) as peer:
+                self.assertEqual(peer.ask(f"Z0,{first:x},1"), "OK")
+                calls = [i for i, (ip, _) in enumerate(truth) if ip == first]
+                self.assertEqual(len(calls), 100)
+                for start in calls:
+                    self.assertEqual(stop_of(peer.ask("c"))[1], first)
+                    end = next(i for i in range(start, len(truth)) if truth[i][1] == b"\xc3")
+                    for ip, code in truth[start:end + 1]:
+                        printed = peer.monitor(f"versions {ip:x}")
+                        live = [line for line in printed.split("\n") if line.startswith("* ") and "mapped: " not in line]
+                        self.assertTrue(live and all(line.endswith(" " + code.hex(" ")) for line in live), (hex(ip), code.hex(" "), printed))
 
 
 if __name__ == "__main__":
