@@ -52,6 +52,8 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
   if (!recording.from_perf() && is_windows)
     return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
   if (!recording.from_perf()) {
+    if (recording.description().starts_with("Windows") && path.starts_with('/'))  // /SystemRoot/System32/drivers/Some.sys
+      return fmt::format("--symfs ROOT with ROOT{}, as it was on the traced machine", path.substr(path.rfind('/')));
     if (recording.description().starts_with("Windows"))
       return fmt::format("the module at these addresses in the list of --modules, or the bytes: --image FILE@{:#x}, or --pages", address);
     if (recording.description().starts_with("CoreSight"))

@@ -41,8 +41,13 @@ std::vector<std::vector<std::string>> places_of(const std::string& path) {
   std::vector<std::vector<std::string>> places{parts};
   const bool has_drive = parts[0].size() == 2 && parts[0][1] == ':';
   if (has_drive) places[0][0].resize(1);
-  const size_t before = has_drive ? 1 : lower_case(parts[0]) == "device" ? 2 : 0;  // \Device\HarddiskVolume3\Windows
-  if (before != 0 && parts.size() > before) places.insert(places.begin(), {parts.begin() + static_cast<std::ptrdiff_t>(before), parts.end()});
+  const bool is_system = lower_case(parts[0]) == "systemroot";
+  const size_t before = has_drive || is_system ? 1 : lower_case(parts[0]) == "device" ? 2 : 0;  // \Device\HarddiskVolume3\Windows
+  if (before != 0 && parts.size() > before) {
+    std::vector<std::string> rest(parts.begin() + static_cast<std::ptrdiff_t>(before), parts.end());
+    if (is_system) rest.insert(rest.begin(), "Windows");
+    places.insert(places.begin(), std::move(rest));
+  }
   places.push_back({parts.back()});
   return places;
 }

@@ -54,7 +54,10 @@ class DumpReader {
     if (bytes_.size() < kDataHeaderBytes) return Error{ErrorCode::truncated_header, path_ + " ends within its header", 0};
     Bytes threads = bytes_;
     if (Status status = take_data_header(threads); !status.ok()) return status.error();
-    while (!threads.empty() && dump_.streams.size() < WiniptDump::kMostThreads) take_thread(threads);
+    const auto content_end = std::find_if(threads.rbegin(), threads.rend(), [](std::byte byte) { return byte != std::byte{0}; }).base();
+    const auto is_rest_zero = [&] { return content_end - threads.begin() <= 0; };
+    while (!threads.empty() && dump_.streams.size() < WiniptDump::kMostThreads && !(is_rest_zero() && !dump_.streams.empty())) take_thread(threads);
+    if (is_rest_zero()) threads = {};  // ipttool writes a buffer of the size that it asked for, which may be more than it then got
     if (!threads.empty())
       note(FindingKind::trace_lost, "has more than " + std::to_string(WiniptDump::kMostThreads) + " threads: the trace of the others is not used", 0);
     for (const auto& [key, problem] : problems_) add_finding(key.first, key.second, problem);

@@ -7,6 +7,9 @@
 //     ring offset u32, size u32                     IPT_TRACE_HEADER
 //     the ring's bytes                              the driver writes next at the ring offset
 //
+// Zeros may follow the last thread: ipttool asks for the size, allocates a zeroed buffer, reads into it, and writes all of it. If a thread ended in
+// between, its trace is not in it.
+//
 // A ring that is full is overwritten from its start: its oldest byte is then at the ring offset. One that never was full is zero from there on.
 #pragma once
 

@@ -188,6 +188,23 @@ TEST(Winipt, DamagedDumps) {
   }
 }
 
+// IptTlGetTrace() of [winipt]'s ipttool: HeapAlloc(HEAP_ZERO_MEMORY) of the size that was asked for, and WriteFile() of the whole.
+TEST(Winipt, ZerosAfterTheLastThreadAreNoThreads) {
+  const TempDir dir;
+  for (const bool header : {true, false}) {
+    for (const size_t zeros : {1U, 27U, 28U, 29U, 100'000U, 1U << 20}) {
+      std::string text = dump_of({{8, kTrace, 34}, {12, kTrace, 34}}, header) + std::string(zeros, '\0');
+      const auto size = static_cast<uint32_t>(text.size() - 8);
+      if (header) std::memcpy(text.data() + 4, &size, sizeof size);
+      const auto dump = read_text(dir, text);
+      ASSERT_TRUE(dump.ok());
+      EXPECT_EQ(dump->streams.size(), 2U) << zeros;
+      EXPECT_THAT(texts_of(dump->findings), IsEmpty()) << zeros;
+      EXPECT_THAT(dump->warnings, IsEmpty()) << zeros;
+    }
+  }
+}
+
 TEST(Winipt, RefusedFiles) {
   const TempDir dir;
   for (const auto& [name, dump, code] : std::vector<std::tuple<const char*, std::string, ErrorCode>>{
@@ -321,6 +338,13 @@ TEST_F(Modules, AreFoundBelowRootsWithoutRegardToCase) {
     std::filesystem::remove(written);
   }
   expect(false, ElementsAre(HasSubstr("C:/Windows/System32/Some.dll was not found: supply it")), list_, "absent");
+  // Modules of the kernel, as WinDbg's `lm f` lists them.
+  const std::string system = "base,size,path\n0x7ff700000000,0x4000,\\SystemRoot\\system32\\Some.dll\n";
+  for (const char* place : {"root/Windows/System32/Some.dll", "root/SystemRoot/System32/Some.dll", "root/Some.dll"}) {
+    const std::string written = dir_.write(place, image().text());
+    expect(true, IsEmpty(), system, place);
+    std::filesystem::remove(written);
+  }
 }
 
 TEST_F(Modules, AnotherFileIsNamedAndNotUsed) {
