@@ -401,7 +401,11 @@ Survey survey_of(const Recording& recording) {
     if (time.last != kTimeMax) widen(survey.time, timed, time.last);
   }
   const std::map<int32_t, int32_t> pids = pids_of(recording.contexts());
-  for (const auto& [tid, name] : recording.thread_names()) {
+  std::map<int32_t, std::string> threads = recording.thread_names();
+  for (const StreamInfo& stream : recording.streams()) {
+    if (stream.tid >= 0) threads.try_emplace(stream.tid);
+  }
+  for (const auto& [tid, name] : threads) {
     const auto pid = pids.find(tid);
     survey.threads.push_back({pid == pids.end() ? -1 : pid->second, tid, name});
   }

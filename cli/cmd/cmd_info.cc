@@ -72,7 +72,8 @@ void add(std::string& text, std::string_view label, const std::string& value) {
 
 std::string what_text(const Survey& survey) {
   std::string text;
-  add(text, "made by", command_text(survey));
+  const bool is_command = survey.form == "bundle" || survey.form.starts_with("perf");
+  add(text, is_command ? "made by" : "description", command_text(survey));
   add(text, "host", survey.hostname);
   add(text, "kernel", survey.kernel);
   add(text, "cpu", survey.cpu.empty() ? survey.cpuid : survey.cpu);
@@ -152,8 +153,11 @@ std::string images_text(const Survey& survey) {
     add(text, "code", "in the bundle");
     return text;
   }
-  add(text, "code",
-      fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
+  if (survey.form.starts_with("perf")) {
+    add(text, "code", fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
+  } else {  // the files that are used are not listed
+    add(text, "code", missing == 0 ? "no file is missing" : counted(missing, "file") + " missing");
+  }
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
     text += fmt::format("{:<11}   {} ({}{}{})\n", "", shown(image.path), shown(image.reason), image.build_id.empty() ? "" : "; build id ",

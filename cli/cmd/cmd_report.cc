@@ -20,7 +20,6 @@
 #include "cli/report/no_trace.h"
 #include "cli/report/unverified.h"
 #include "cli/text/clean_text.h"
-#include "cli/text/shell_word.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/likeliest_time.h"
 #include "ptdecode/ptdecode.h"
@@ -33,6 +32,7 @@ namespace {
 struct ReportWords {
   CallWords calls;
   std::string output;
+  std::string given_input;  ///< see given_input()
 };
 
 /// What was read and decoded, before it is cut to the size of a page.
@@ -90,7 +90,7 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   for (std::string& doubt : input.doubts()) cuts.push_back(std::move(doubt));
   const std::string& path = words.calls.input.source();
   const bool dated = input.recording().has_time_conversion() && facts.span.first != kTimeMin && facts.span.last != kTimeMax;
-  nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", "-i " + shell_word(path)}, {"version", ptd_version()},
+  nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", words.given_input}, {"version", ptd_version()},
                          {"span", {{"dated", dated}, {"first", dated ? moment_text(facts.span.first) : ""}, {"last", dated ? moment_text(facts.span.last) : ""},
                                    {"length_ns", dated ? facts.span.last.value - facts.span.first.value : 0}}},
                          {"info", std::move(info)}, {"stat", std::move(stat)}, {"check", std::move(check)}, {"findings", std::move(texts)},
@@ -211,7 +211,10 @@ Command add_report(CLI::App& app) {
       "Examples:\n"
       "  ptdecode report -o run.html              explains ./perf.data\n"
       "  ptdecode report -o run.html -i rec.ptb   a bundle, also on a machine without the programs");
-  return [words] { return run_report(*words); };
+  return [words, &command] {
+    words->given_input = given_input(command, words->calls.input);
+    return run_report(*words);
+  };
 }
 
 }  // namespace ptd::cli

@@ -14,6 +14,7 @@
 #include "cli/options/progress.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/shell_word.h"
 #include "image/stash/stash.h"
 #include "recording/image/image_files.h"
 
@@ -21,8 +22,10 @@ namespace ptd::cli {
 
 namespace {
 
+constexpr const char *kInputGroup = "Input", *kRawGroup = "Raw captures", *kGuestGroup = "Virtual machines";
+
 void add_guest_options(CLI::App& command, InputOptions& input) {
-  const std::string guests = "Virtual machines";
+  const std::string guests = kGuestGroup;
   command.add_option("--guestmount", input.guestmount, "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
       ->check(CLI::ExistingDirectory)
       ->group(guests)
@@ -44,7 +47,7 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
 }
 
 void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
-  const std::string raw = "Raw captures";
+  const std::string raw = kRawGroup;
   CLI::Option* pt = command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
       ->group(raw)
       ->type_name("FILE")
@@ -79,8 +82,20 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
 
 }  // namespace
 
+std::string given_input(const CLI::App& command, const InputOptions& input) {
+  std::string words = input.is_raw() ? "" : "-i " + shell_word(input.path);
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string& group = option->get_group();
+    if (option->empty() || option->check_name("-i") || !(group == kInputGroup || group == kRawGroup || group == kGuestGroup)) continue;
+    const bool is_flag = option->get_expected_max() == 0;
+    for (const std::string& value : option->results())
+      words += (words.empty() ? "" : " ") + option->get_name() + (is_flag ? "" : " " + shell_word(value));
+  }
+  return words;
+}
+
 void add_input_options(CLI::App& command, InputOptions& input) {
-  const std::string in = "Input";
+  const std::string in = kInputGroup;
   CLI::Option* path = command.add_option("-i,--input", input.path,
                                          "perf.data file or directory, bundle, '-' for a pipe, LLDB's trace.json, a CoreSight snapshot's "
                                          "folder or capture file (default ./perf.data)");

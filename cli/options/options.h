@@ -45,6 +45,9 @@ struct InputOptions {
 /// Adds -i, --pt, --symfs and the rest to a command.
 void add_input_options(CLI::App& command, InputOptions& input);
 
+/// Returns the options of add_input_options() that say what to open, as they were given to a command: "-i FILE --symfs ROOT".
+[[nodiscard]] std::string given_input(const CLI::App& command, const InputOptions& input);
+
 /// Opens the recording that the options name, and shows progress. Warnings of the recording go to standard error.
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input);
 /// Returns the error, or one that says what to do if there is no such file.

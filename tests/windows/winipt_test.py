@@ -277,6 +277,19 @@ class Dumps(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "neither CSV"):
             api.open(self.folder / "dump", ptd.made(ptd.OpenOptions, modules=str(self.folder / "image").encode()))
 
+    def test_info_and_report_name_the_dump(self):
+        words = [*self.words(self.entries()), "--clock-freq", "2GHz"]
+        said = run("info", *words).stdout
+        self.assertNotIn("made by", said)
+        self.assertNotIn("0 files", said)
+        self.assertEqual(sorted(map(int, re.search(r"(?m)^ +\? +tid (.*)$", said).group(1).split())), sorted(self.traces))
+        page = self.folder / "page.html"
+        self.assertEqual(run("report", "-q", "-o", page, *words).returncode, 0)
+        given = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page.read_text(), re.S).group(1))["input"]
+        # As the page shows the command that lists the calls of a function.
+        done = subprocess.run(["sh", "-c", f"$PTDECODE functions --func middle -q --format json {given}"], capture_output=True, text=True)
+        self.assertEqual(json.loads(done.stdout.splitlines()[1])["calls"], sum(COUNTS), given)
+
     def test_words(self):
         for words, status, text in ((["script", "--modules", "x"], 2, "--winipt"), (["script", "--winipt", "x", "--pt", "y"], 2, "--pt"),
                                     (["script", "--winipt", self.folder / "absent"], 1, "absent"),
