@@ -54,6 +54,7 @@ class PerfettoWriter {
     TimeNs when, named;  ///< named: when the code has its name
     std::string what;    ///< before the name: "load "
   };
+  [[nodiscard]] bool is_wanted(TimeNs when) const;
   void change(const CodeChange& at, std::string& out);
   void begin_sequence(std::string& out);
   void describe(uint32_t thread, const CallTree& tree, std::string& out);

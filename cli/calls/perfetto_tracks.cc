@@ -34,10 +34,15 @@ uint64_t PerfettoWriter::track_of(const std::string& name, bool counter, std::st
   return place->second;
 }
 
+bool PerfettoWriter::is_wanted(TimeNs when) const {
+  const std::vector<Interval>& times = input_.filter().times;
+  return times.empty() || times.front().contains(when);
+}
+
 void PerfettoWriter::change(const CodeChange& at, std::string& out) {
   if (at.when == kTimeMin || at.when == kTimeMax) return;
+  if (!is_wanted(at.when)) return;
   const ScriptOptions& filter = input_.filter();
-  if (!filter.times.empty() && !filter.times.front().contains(at.when)) return;
   const auto pid = pids_.find(at.space.value);
   if (at.space != kKernelSpace && !among(filter.pids, pid == pids_.end() ? -1 : pid->second)) return;
   const std::string whose = pid == pids_.end() ? "" : fmt::format(", pid {}", pid->second);
@@ -83,7 +88,8 @@ void PerfettoWriter::add_modules(std::string& out) {
     const Section& section = timeline.section(id);
     if (section.space != kKernelSpace || section.path.empty()) continue;
     const auto add = [&](TimeNs when, const char* what) {
-      if (when != kTimeMin && when != kTimeMax) event(track_of("modules and BPF programs", false, out), kInstant, when, name_id(fmt::format("{} {}", what, section.path)), out);
+      if (when != kTimeMin && when != kTimeMax && is_wanted(when))
+        event(track_of("modules and BPF programs", false, out), kInstant, when, name_id(fmt::format("{} {}", what, section.path)), out);
     };
     add(section.live.first, "load");
     add(section.live.last, "unload");

@@ -133,6 +133,20 @@ class Timeline(unittest.TestCase):
         self.assertEqual([name.split()[0] for _, name in events].count("load"), 5)
         self.assertIn("unload bpf_prog_bbda6f57ad1fdc6d_lab", [name for _, name in events])
 
+    def test_instants_are_inside_of_the_time(self):
+        """The first two events of the BPF programs, in the file of the whole recording, are the only ones of a window that ends between the second and the third."""
+        def events(*words):
+            tracks, _, instants = perfetto_reader.read(self.write("b.pftrace", "-i", KERNEL, "--min", "1ms", *words)[0])
+            track = [track for track, facts in tracks.items() if facts["name"] == "modules and BPF programs"]
+            return sorted((time, name) for at, name, time in instants if [at] == track)
+
+        whole = events()
+        self.assertGreater(whole[2][0], whole[1][0])
+        end = (whole[1][0] + whole[2][0]) // 2
+        window = f"{end // 10**9 - 1}.0,{end // 10**9}.{end % 10**9:09}"
+        self.assertEqual(events("--time", window), whole[:2])
+        self.assertEqual(events("--time", WINDOW), [])
+
     def test_code_that_a_program_generates_and_patches(self):
         """The instants are the versions of code that `image` lists, each at its time."""
         for name in ("jit", "patch"):
