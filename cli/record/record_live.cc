@@ -270,6 +270,16 @@ Result<live::TriggerChoice> parse_trigger(const std::string& text) {
   return live::find_trigger(text.substr(0, condition), duration_ns);
 }
 
+// Snapshots of a trigger: they are written when no command runs that could say why one failed.
+Status check_snapshots(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return Error{ErrorCode::bad_output, "record: -o " + path + " is a folder", 0};
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return Error{ErrorCode::bad_output, "record: -o " + path + ": no file can be written to " + folder + ": " + std::generic_category().message(errno), 0};
+  return check_output(path, kRecordingOutput);
+}
+
 int start_detached(const LiveWords& words, const RecordChoice& choice) {
   if (words.directory || words.kcore || words.compress || (words.output != "perf.data" && words.trigger.empty())) {
     return report_error({ErrorCode::contradictory_options, "record: with --detach, ptdecode snapshot writes the file", 0});
@@ -281,6 +291,7 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
     std::error_code error;
     session.self_snapshots = live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};
     if (error) return report_error({ErrorCode::bad_output, "record: -o " + words.output + ": " + error.message(), 0});
+    if (const Status fit = check_snapshots(session.self_snapshots->output); !fit) return report_error(fit.error());  // when the trigger comes, nobody is told
   }
   session.name = words.detach;
   session.target = choice.target;

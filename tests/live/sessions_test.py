@@ -484,6 +484,10 @@ int main(int argc, char** argv) {
             got = self.run_it("record", "--sideband", "--detach", "x", "-p", str(os.getpid()), "--trigger", trigger)
             self.assertNotEqual(got.returncode, 0, trigger)
             self.assertIn(why, got.stderr.decode(), trigger)
+        for output, why in (("/nonexistent/x", "No such file or directory"), (self.dir, "is a folder")):
+            got = self.run_it("record", "--sideband", "--detach", "x", "-p", str(os.getpid()), "--trigger", f"uprobe:{PTDECODE}:main", "-o", str(output))
+            self.assertNotEqual(got.returncode, 0, output)
+            self.assertIn(why, got.stderr.decode())
         got = self.run_it("record", "--sideband", "-p", str(os.getpid()), "--trigger", "uprobe:/bin/true:main")
         self.assertIn("--detach", got.stderr.decode())
         self.assertEqual(self.files(), [])
