@@ -359,6 +359,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
                                                                  ", neither Intel PT nor a known version of CoreSight"
                                                            : "the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   collector.finish(options, written_at_ns(options.path), recorded_here(survey.hostname));
+  if (std::string pauses = pauses_text(reader.attrs()); !pauses.empty()) survey.warnings.push_back(std::move(pauses));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (std::string unknown = reader.damage().unknown_text(); !unknown.empty()) survey.warnings.push_back(std::move(unknown));
   return survey;

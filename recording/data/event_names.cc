@@ -95,6 +95,27 @@ std::string event_name(const perfio::EventAttr& attr) {
   return (attr.type == kTypeTracepoint ? "tracepoint:" : "event:" + std::to_string(attr.type) + ":") + std::to_string(attr.config);
 }
 
+std::string pauses_text(const std::vector<perfio::EventAttr>& attrs) {
+  std::string pausing, resuming;
+  bool starts_paused = false, is_user_only = false;
+  const auto add = [](std::string& text, const perfio::EventAttr& attr) { text += (text.empty() ? "" : ", ") + event_name(attr); };
+  for (const perfio::EventAttr& attr : attrs) {
+    if ((attr.aux_action & perfio::kAuxPause) != 0) add(pausing, attr);
+    if ((attr.aux_action & perfio::kAuxResume) != 0) add(resuming, attr);
+    starts_paused = starts_paused || (attr.aux_action & perfio::kAuxStartPaused) != 0;
+    is_user_only = is_user_only || (attr.name.starts_with("intel_pt") && attr.exclude_kernel);
+  }
+  std::string text;
+  const auto join = [&text](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  if (starts_paused) join("starts paused");
+  if (!pausing.empty()) join("is paused by " + pausing);
+  if (!resuming.empty()) join("is resumed by " + resuming);
+  if (text.empty()) return text;
+  text = "the trace " + text;
+  if (!pausing.empty() && is_user_only) text += ": a pause is shown as [kernel], as a system call or an interrupt that lasts until the trace is resumed";
+  return text;
+}
+
 EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type) {
   constexpr size_t kMostColumns = 64;  // a recording can claim names of any length
   EventNames names;

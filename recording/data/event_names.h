@@ -25,6 +25,8 @@ struct EventNames {
 /// Returns the name of an event in listings of samples; of an event without a name, the numbers of its type and its config: "event:0:0",
 /// "tracepoint:777". (perf prints names for such events that several of them share.)
 [[nodiscard]] std::string event_name(const perfio::EventAttr& attr);
+/// Returns a sentence on the events that pause and resume the trace (aux-action), "" if none does.
+[[nodiscard]] std::string pauses_text(const std::vector<perfio::EventAttr>& attrs);
 /// Returns the names of perf(1) for the events `attrs`, of which those of type `trace_type` trace.
 [[nodiscard]] EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type);
 /// Returns those of an opened recording, valid as long as the recording.

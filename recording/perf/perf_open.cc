@@ -293,6 +293,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, image, data);
   data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
+  if (std::string pauses = pauses_text(reader->attrs()); !pauses.empty()) data.warnings.push_back(std::move(pauses));
   data.origin = origin_of(*reader);
   data.description = describe(data.origin, options.path);
   etm.snapshot_mode = fold.is_snapshot();

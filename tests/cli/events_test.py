@@ -50,6 +50,31 @@ def sample(identifier, ip, tid, time, rest):
     return struct.pack("<IHH", 9, 2, 8 + len(body)) + body
 
 
+class Pauses(unittest.TestCase):
+    """Offsets: linux/perf_event.h, struct perf_event_attr: flags 40 (exclude_kernel: bit 5), aux_action 116 (start_paused, pause, resume: bits 0 to 2)."""
+
+    def test_the_events_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(SOURCE / "data/demo", pathlib.Path(folder) / "demo")
+            raw = bytearray((copy / "data").read_bytes())
+            attr_bytes, attrs = struct.unpack_from("<QQ", raw, 16)
+
+            def said(trace, other, flags=0):
+                for at, action in ((attrs, trace), (attrs + attr_bytes, other)):
+                    struct.pack_into("<I", raw, at + 116, action)
+                raw[attrs + 40] |= flags
+                (copy / "data").write_bytes(raw)
+                info = run("info", "-i", copy).stdout
+                self.assertEqual([line.split("warning: ")[1] for line in run("stat", "-q", "-i", copy).stderr.splitlines() if "paused" in line],
+                                 [line[12:] for line in info.splitlines() if "paused" in line])
+                return re.findall(r"(?m)^warning +the trace (.*(?:paused|resumed).*)$", info)
+
+            self.assertEqual(said(0, 0), [])
+            self.assertEqual(said(1, 4), ["starts paused, is resumed by dummy:u"])
+            self.assertEqual(said(0, 2), ["is paused by dummy:u"])
+            self.assertRegex(said(1, 6, 1 << 5)[0], r"^starts paused, is paused by dummy:u, is resumed by dummy:u: a pause is shown as \[kernel\]")
+
+
 class Recording:
     """Returns a perf.data file with two more events and their samples, written again
     (tools/perf/Documentation/perf.data-file-format.txt)."""
