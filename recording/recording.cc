@@ -178,7 +178,9 @@ TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEn
   constexpr uint64_t kMostBytes = 4U << 20;  // that are read for it
   const Interval time = index.time_of(last, data.timing);
   const bool is_cut = data.part != Interval{} && data.arm.empty();  // the records say when more was written than this part has
-  if ((time.last != kTimeMax && !is_cut) || !data.timing.use_time || time.first == kTimeMin) return time.last;
+  const std::vector<AuxSample>& samples = stream.samples();
+  const TimeNs sampled = samples.empty() || samples.back().time == kTimeMin ? kTimeMax : samples.back().time;
+  if ((time.last != kTimeMax && !is_cut) || !data.timing.use_time || time.first == kTimeMin) return std::min(time.last, sampled);
   std::vector<std::byte> scratch;
   const Bytes bytes = stream.read(last.offset_bytes, std::min(stream.end_offset(), last.offset_bytes + kMostBytes), scratch);
   pt::PacketReader reader(bytes);

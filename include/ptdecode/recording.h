@@ -89,7 +89,7 @@ struct StreamInfo {
   int32_t cpu = -1, tid = -1;  ///< one of them is known, the other is -1
   uint32_t idx = 0;            ///< index of the AUX buffer in the recording
   uint64_t size_bytes = 0;     ///< of trace
-  Interval time;               ///< from the first PSB with a known time to the last AUX record, or timing packet
+  Interval time;               ///< from the first PSB with a known time to the last AUX record, AUX sample or timing packet
   // For CoreSight; empty for Intel PT.
   std::string source, core;  ///< names of the trace source and of the core that it traces
   arm::Protocol protocol = arm::Protocol::none;

@@ -66,6 +66,9 @@ def compare(folder, program, size, every, *options):
     expected = windows_of(out)
     stat, counted = window_count(out)
     check(f"{what}: all are counted", counted == len(expected) and counted > 3, f"{counted} of {len(expected)}")
+    for stream in stat["streams"]:
+        sampled = max(time for tid, time, *_ in expected if tid == stream["tid"])
+        check(f"{what}: the stream ends with its last sample", stream["time_ns"][1] == sampled, f"{stream['time_ns'][1] - sampled} ns")
     gaps = [stream["gaps"] for stream in stat["streams"]]
     check(f"{what}: none is a loss", all(not each for each in gaps), str(gaps))
     listed = re.findall(r"sample     of cpu-clock:u: (\d+) bytes of trace up to here, tid (\d+), ip 0x([0-9a-f]+)", run("packets", "-i", out).stdout)
