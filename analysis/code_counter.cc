@@ -1,9 +1,9 @@
 // Batches of blocks -> counts of runs and branches. See code_counter.h.
-#include "analysis/base/gap_marks.h"
 #include "analysis/code_counter.h"
 
 #include <algorithm>
 
+#include "analysis/gap_marks.h"
 #include "decoder/insn/executed_insn.h"
 #include "decoder/uncounted_rounds.h"
 #include "ptdecode/flow_decoder.h"

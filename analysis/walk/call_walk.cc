@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/base/gap_marks.h"
 #include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "analysis/flow_dates.h"
+#include "analysis/gap_marks.h"
 #include "analysis/walk/group_builder.h"
 #include "analysis/walk/recorded_steps.h"
 #include "decoder/uncounted_rounds.h"
