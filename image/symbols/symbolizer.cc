@@ -101,7 +101,7 @@ struct Symbolizer::State {
   };
   std::unordered_map<std::string, KnownFile> files;                           // by file_key
   std::vector<std::atomic<const KnownFile*>> files_by_section;                // null: not sought yet
-  static inline const KnownFile kUnknownFile;
+  const KnownFile unknown_file;
   std::map<std::string, std::shared_ptr<FileSymbols>, std::less<>> contents;  // by identity_of()
 
   void sort() {
@@ -185,7 +185,7 @@ struct Symbolizer::State {
   const KnownFile& known_file(const Section& section) {
     auto paths = elf_paths.find(file_key(section.path, section.build_id));
     if (paths == elf_paths.end()) paths = elf_paths.find(file_key(section.path, {}));
-    if (paths == elf_paths.end()) return kUnknownFile;
+    if (paths == elf_paths.end()) return unknown_file;
     const std::lock_guard lock(mutex);
     KnownFile& file = files[paths->first];
     if (!file.symbols) {
