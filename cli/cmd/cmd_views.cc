@@ -28,7 +28,7 @@ struct ViewsWords {
 
 /// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
 std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, uint64_t size_bytes) {
-  constexpr uint64_t kSliceBytes = 64;  // two packets
+  constexpr uint64_t kSliceBytes = 48;  // two packets
   DurationCounts slices;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     for (const CallStep& step : steps) {

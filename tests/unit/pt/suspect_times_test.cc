@@ -130,7 +130,9 @@ TEST(SuspectTimes, CodeDoesNotRunBeforeItIsMapped) {
     EXPECT_EQ(decoded.suspect.size(), 300U);
     for (const Mark& mark : decoded.marks) {
       const bool is_replaced = &mark != &decoded.marks.back() && (&mark)[1].before_block == mark.before_block;
-      if (!is_replaced) EXPECT_EQ(mark.time.first, TimeNs{1500}) << exact;
+      if (!is_replaced) {
+        EXPECT_EQ(mark.time.first, TimeNs{1500}) << exact;
+      }
     }
     EXPECT_FALSE(decoded.marks.empty());
   }
