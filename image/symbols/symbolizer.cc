@@ -101,7 +101,7 @@ struct Symbolizer::State {
   };
   std::unordered_map<std::string, KnownFile> files;                           // by file_key
   std::vector<std::atomic<const KnownFile*>> files_by_section;                // null: not sought yet
-  const KnownFile unknown_file;
+  const KnownFile unknown_file{};
   std::map<std::string, std::shared_ptr<FileSymbols>, std::less<>> contents;  // by identity_of()
 
   void sort() {
