@@ -10,7 +10,6 @@
 #include "image/left_calls.h"
 #include "image/likeliest_section.h"
 #include "image/mapped_kind.h"
-#include "image/placed_name.h"
 #include "image/symbols/kernel_debug.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/insn.h"

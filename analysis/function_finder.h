@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "image/base/growing_cache.h"
+#include "image/placed_name.h"
 #include "ptdecode/function_table.h"
 #include "ptdecode/symbols.h"
 
@@ -47,7 +48,7 @@ class FunctionFinder {
   /// Whether a function's name is that of code that stands for an indirect jump: __x86_indirect_thunk_rax and others.
   [[nodiscard]] bool is_indirect_thunk(FunctionId id) const { return table_.info(id).name.starts_with("__x86_indirect_"); }
   /// Whether a function is a stub of a procedure linkage table. It may go on in the first entry of the table, which has no name.
-  [[nodiscard]] bool is_plt_stub(FunctionId id) const { return table_.info(id).name.ends_with("@plt"); }
+  [[nodiscard]] bool is_plt_stub(FunctionId id) const { return table_.info(id).name.ends_with(kPltMark); }
   /// Whether code of a function is in slots of kprobes: a copy of a probed instruction, or what an optimised probe jumps to (linux
   /// "kernel/kprobes.c", kprobe_insn_slots).
   [[nodiscard]] bool is_probe_slot(FunctionId id, Ip ip) const {
