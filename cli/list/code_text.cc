@@ -8,6 +8,7 @@
 
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
+#include "decoder/insn/code_version.h"
 #include "decoder/insn/executed_insn.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
@@ -115,23 +116,17 @@ namespace {
 /// Reads the instructions of a space at a moment: those of the latest content possible then, with the bytes of `version`, if given, in their place.
 class InsnReader {
  public:
-  InsnReader(const Recording& recording, SpaceId space, TimeNs when, Ip version_ip = {}, Bytes version = {})
-      : view_(recording.timeline()), mode_(mode_of(recording)), space_(space), when_(when), version_ip_(version_ip), version_(version) {}
+  InsnReader(const Recording& recording, SpaceId space, TimeNs when, PlacedBytes version = {})
+      : view_(recording.timeline()), mode_(mode_of(recording)), space_(space), when_(when), version_(version) {}
 
   /// Returns the bytes of the instruction at `ip`, empty if they are unknown or no instruction. Valid until the next call.
   [[nodiscard]] Bytes read(Ip ip) {
     std::array<CodeCandidate, 4> candidates;
     const FetchResult fetched = view_.fetch(space_, ip, Interval{when_, when_}, {}, candidates);
     const Bytes code = fetched.count == 0 ? Bytes() : candidates[fetched.count - 1].bytes;
-    size_t size = std::min(code.size(), insn_.size());
+    const size_t size = std::min(code.size(), insn_.size());
     std::copy_n(code.begin(), size, insn_.begin());
-    for (size_t i = 0; i < version_.size(); ++i) {
-      const uint64_t at = version_ip_.value + i - ip.value;
-      if (at > size || at >= insn_.size()) continue;
-      insn_[at] = version_[i];
-      size = std::max<size_t>(size, at + 1);
-    }
-    const Bytes bytes = Bytes(insn_).first(size);
+    const Bytes bytes = Bytes(insn_).first(put_over(insn_, ip, size, version_));
     return bytes.first(executed_insn(bytes, mode_).length_bytes);
   }
 
@@ -153,8 +148,7 @@ class InsnReader {
   ExecMode mode_;
   SpaceId space_;
   TimeNs when_;
-  Ip version_ip_;
-  Bytes version_;
+  PlacedBytes version_;
   std::array<std::byte, kFetchSpanBytes> insn_{};
 };
 
@@ -163,13 +157,6 @@ std::optional<Ip> covering_instruction(const Recording& recording, InsnReader& r
   const std::optional<Symbol> symbol = recording.symbolizer().find(spot.space, spot.ip, spot.when);
   if (!symbol || symbol->offset_bytes > kMaxBytes) return std::nullopt;
   return reader.covering(symbol->start, spot.ip);
-}
-
-/// A moment of an interval that is not one of its bounds, if it has another.
-TimeNs moment_in(Interval when) {
-  if (when.first == kTimeMin) return when.last == kTimeMax ? when.first : TimeNs{when.last.value - 1};
-  if (when.last == kTimeMax) return TimeNs{when.first.value + 1};
-  return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
 }
 
 /// The first instructions that begin in `size_bytes` at a place, after the one within which it lies, joined by "; "; "..." if there are more.
@@ -201,7 +188,7 @@ std::string version_line(const Recording& recording, SiteId site, uint32_t numbe
   const Timeline::VersionInfo version = recording.timeline().version(site, number);
   if (!version.known) return {};
   const CodeSpot spot{info.space, info.ip, moment_in(version.certain.empty() ? version.possible : version.certain)};
-  InsnReader reader(recording, spot.space, spot.when, spot.ip, version.bytes);
+  InsnReader reader(recording, spot.space, spot.when, {spot.ip, version.bytes});
   return line_at(recording, reader, spot, version.bytes.size(), att_syntax);
 }
 

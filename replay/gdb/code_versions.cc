@@ -6,7 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "ptdecode/arm_insn.h"
+#include "decoder/insn/code_version.h"
+#include "decoder/insn/executed_insn.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 #include "replay/gdb/packets.h"
@@ -45,7 +46,7 @@ struct CodeRange {
 constexpr size_t kMostInsnBytes = 16;
 constexpr const char* kNotKnown = "no code, or not known";
 
-uint64_t insn_size(Bytes code, ExecMode mode) { return is_arm(mode) ? classify_arm(code, mode).length_bytes : classify(code, mode).length_bytes; }
+uint64_t insn_size(Bytes code, ExecMode mode) { return executed_insn(code, mode).length_bytes; }
 
 std::string bytes_text(Bytes bytes) {
   std::string text;
@@ -70,32 +71,13 @@ CodeRange seen_by(ReplaySession& session, ThreadKey thread, Ip ip) {
   return {space_at(place->space, ip), ip, place->block->mode, std::clamp<uint64_t>(size, 1, kMostInsnBytes)};
 }
 
-/// Bytes at an address.
-struct PlacedBytes {
-  Ip ip;
-  Bytes bytes;
-};
-
 /// Returns the instruction at the range's address as memory had it at a moment, with `part` in its place. Without an instruction, the known bytes of the range.
 std::string insn_text(ReplaySession& session, const CodeRange& range, TimeNs when, const PlacedBytes& part = {}) {
   std::array<std::byte, kMostInsnBytes> insn{};
-  size_t size = session.memory().read(range.space, range.ip, when, insn);
-  for (size_t i = 0; i < part.bytes.size(); ++i) {
-    const uint64_t at = part.ip.value + i - range.ip.value;
-    if (at > size || at >= insn.size()) continue;
-    insn[at] = part.bytes[i];
-    size = std::max<size_t>(size, at + 1);
-  }
+  const size_t size = put_over(insn, range.ip, session.memory().read(range.space, range.ip, when, insn), part);
   const Bytes known = Bytes(insn).first(size);
   const uint64_t length = insn_size(known, range.mode);
   return known.empty() ? kNotKnown : bytes_text(known.first(std::min<size_t>(length != 0 ? length : range.size_bytes, size)));
-}
-
-/// A moment of an interval that is not one of its bounds, if it has another.
-TimeNs moment_in(Interval when) {
-  if (when.first == kTimeMin) return when.last == kTimeMax ? when.first : TimeNs{when.last.value - 1};
-  if (when.last == kTimeMax) return TimeNs{when.first.value + 1};
-  return TimeNs{when.first.value + (when.last.value - when.first.value) / 2};
 }
 
 /// Returns the instruction in a version of a site. Other bytes of the version may be unknown.
