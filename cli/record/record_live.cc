@@ -291,7 +291,7 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
     std::error_code error;
     session.self_snapshots = live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};
     if (error) return report_error({ErrorCode::bad_output, "record: -o " + words.output + ": " + error.message(), 0});
-    if (const Status fit = check_snapshots(session.self_snapshots->output); !fit) return report_error(fit.error());  // when the trigger comes, nobody is told
+    if (const Status fit = check_snapshots(session.self_snapshots->output); !fit) return report_error(fit.error());
   }
   session.name = words.detach;
   session.target = choice.target;

@@ -438,7 +438,7 @@ bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
   return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
 }
 
-/// Whether announced changes to a file's code that is mapped where it was before say what is there: either content is possible.
+/// Whether a process announced changes to a file's code that is mapped where it was before. They or the file may be the content then.
 bool SidebandFold::keeps_changes(const UserMapping& mapping) {
   const auto changes = [&](SpaceId space) { return announced_.changes(space, mapping.ip, mapping.size_bytes); };
   if (announced_.empty() || complete_spaces_.contains(mapping.space)) return false;
