@@ -575,7 +575,7 @@ TEST(CallTree, AnotherProgramIsNoUnexplainedPlace) {
   EXPECT_EQ(story.end(), "main()x LOST f()x ");
 }
 
-// A recording may contain any number as a thread or cpu. (analysis_ubsan runs this too.)
+// A recording may contain any number as a thread or cpu.
 TEST(CallTreeThreads, AnyNumberIsAThread) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
   CallTree tree(nullptr);
