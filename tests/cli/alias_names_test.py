@@ -162,21 +162,21 @@ class Aliases(unittest.TestCase):
         self.assertEqual([name for name in rows if name.startswith("cfree")], [])
         self.assertEqual(self.rows(data, "--func", "__libc_free"), self.rows(data, "--func", "free"))
 
-    def test_a_million_names_of_one_function(self):
+    def test_many_names_of_one_function(self):
         """The best one is listed, the first ones find it, and nothing takes long."""
         text = ".globl _start, best\n.type best, @function\nbest: ret\n.size best, . - best\n"
-        text += "".join(f".set many_{i}, best\n" for i in range(1_000_000))
+        text += "".join(f".set many_{i}, best\n" for i in range(200_000))
         text += "_start: mov $10, %ebx\n1: call best\ndec %ebx\njnz 1b\nmov $60, %eax\nxor %edi, %edi\nsyscall\n"
-        (self.folder / "million.s").write_text(text)
-        subprocess.run([CC, "-nostdlib", "-static", "million.s", "-o", "million"], cwd=self.folder, check=True)
-        data = self.recorded(self.folder / "million")
+        (self.folder / "many.s").write_text(text)
+        subprocess.run([CC, "-nostdlib", "-static", "many.s", "-o", "many"], cwd=self.folder, check=True)
+        data = self.recorded(self.folder / "many")
         begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime  # other tests may run at the same time
-        self.assertEqual(self.rows(data)["best", "million"], 10)
-        self.assertEqual(self.rows(data, "--func", "best"), {("best", "million"): 10})
-        self.assertEqual(self.rows(data, "--func", "many_1"), {("best", "million"): 10})
+        self.assertEqual(self.rows(data)["best", "many"], 10)
+        self.assertEqual(self.rows(data, "--func", "best"), {("best", "many"): 10})
+        self.assertEqual(self.rows(data, "--func", "many_1"), {("best", "many"): 10})
         done = subprocess.run([PTDECODE, "functions", "-i", data, "--func", "many_7"], capture_output=True, text=True, timeout=300)
-        self.assertRegex(done.stderr, r"million: more than 1024 symbols at address 0x\w+; filters by name know only the first of them")
-        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin, 60)
+        self.assertRegex(done.stderr, r"many: more than 1024 symbols at address 0x\w+; filters by name know only the first of them")
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin, 20)
 
 
 class KernelAliases(unittest.TestCase):

@@ -137,7 +137,7 @@ class Truth(unittest.TestCase):
         for path in sorted((DATA / "arm").glob("*.ptt")):
             recording = path.parent / (path.name.split(".")[0] + ".bundle")
             with self.subTest(path.name):
-                self.check_flow(["-i", recording, "-C", tid_of(path)], truth_insns(path), steps=5000)
+                self.check_flow(["-i", recording, "-C", tid_of(path)], truth_insns(path), steps=1000)
 
     def test_kernel(self):
         """The first 100,000 instructions of each cpu have the hash of the ground truth (FNV-1a of the addresses)."""
