@@ -1,7 +1,6 @@
 // PtClock with hand-made packet sequences; comments derive the expected times from the SDM's equation.
 #include <gtest/gtest.h>
 
-#include "decoder/pt/packet/pt_time_scan.h"
 #include "packet_corpus.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"
@@ -400,58 +399,6 @@ TEST(PtClock, RealCycBoundsHoldTheMtcBehindThem) {
   }
   EXPECT_EQ(pairs, 538);
   EXPECT_LT(error / pairs, 5.0) << "of 1232 ticks between two MTCs";
-}
-
-TEST(TimeCursor, BoundsEveryPlaceOfASegment) {
-  std::vector<std::byte> bytes;
-  PacketWriter writer(bytes);
-  writer.psb();
-  writer.tsc(1000000);
-  writer.tma(0, 0);
-  writer.psbend();
-  const uint64_t early = writer.size();
-  writer.tnt(1, 3);
-  writer.mtc(1);
-  const uint64_t mid = writer.size();
-  writer.tnt(1, 3);
-  writer.mtc(90);  // a hole: unbounded
-  const uint64_t late = writer.size();
-  writer.tnt(1, 3);
-  writer.mtc(91);
-  writer.tsc(1900000);
-  const uint64_t end = writer.size();
-  writer.tnt(1, 3);
-
-  PtClock strict(config_of());
-  strict.set_strict_holes(true);
-  TimeCursor cursor(bytes, strict);
-  EXPECT_EQ(cursor.earliest_before(0), Tsc{0});
-  EXPECT_EQ(cursor.latest_after(0), Tsc{1000000});
-  EXPECT_EQ(cursor.earliest_before(early), Tsc{1000000});
-  EXPECT_EQ(cursor.latest_after(early), Tsc{1000402});
-  EXPECT_EQ(cursor.earliest_before(mid), Tsc{1000399});
-  EXPECT_EQ(cursor.latest_after(mid), Tsc{1900000});
-  EXPECT_EQ(cursor.earliest_before(late), Tsc{1000000 + 90 * 400 - 1});
-  EXPECT_EQ(cursor.latest_after(late), Tsc{1900000});
-  EXPECT_EQ(cursor.earliest_before(end), Tsc{1900000});
-  EXPECT_EQ(cursor.latest_after(end), kTscMax);
-  EXPECT_EQ(scan_times(bytes, PtClock(config_of())).size(), 6U);
-}
-
-TEST(TimeCursor, EqualsTheScanOnTheCorpus) {
-  const auto bytes = test::to_bytes(test::read_text(test::corpus() / "pt-perfdata-skylake" / "aux-cpu3.bin"));
-  if (bytes.empty()) GTEST_SKIP() << "no corpus at " << test::corpus();
-  const auto points = scan_times(bytes, PtClock(config_of()));
-  ASSERT_GT(points.size(), 2500U);
-  TimeCursor cursor(bytes, PtClock(config_of()));
-  size_t next = 0;
-  for (uint64_t at = 0; at < bytes.size(); at += 7) {
-    while (next < points.size() && points[next].offset_bytes < at) ++next;
-    ASSERT_EQ(cursor.earliest_before(at), next == 0 ? Tsc{0} : points[next - 1].earliest);
-    size_t bound = next;
-    while (bound < points.size() && points[bound].latest == kTscMax) ++bound;
-    ASSERT_EQ(cursor.latest_after(at), bound < points.size() ? points[bound].latest : kTscMax);
-  }
 }
 
 // Checks that on_due_mtc() does the same as on_packet(), or nothing.
