@@ -57,7 +57,6 @@ void PtClock::reset() {
   fresh.measured_ = measured_;
   fresh.cbr_ = cbr_;
   fresh.has_mtc_ = has_mtc_;
-  fresh.strict_holes_ = strict_holes_;
   fresh.loses_cyc_ = loses_cyc_;
   fresh.reference_ = known_ ? tsc_ : reference_;
   *this = fresh;
@@ -184,7 +183,7 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
   elapsed_ += ticks * (slipped ? static_cast<int64_t>(step) - 256 : static_cast<int64_t>(step));
   last_mtc_ = mtc;
   if (step > 1 && !slipped) ++holes_;
-  if (!slipped && ((strict_holes_ && step > kPlausibleSteps) || (step == 0 && !first_mtc_))) lost_ = true;
+  if (!slipped && step == 0 && !first_mtc_) lost_ = true;
   first_mtc_ = false;
 
   const uint64_t moment = edge(elapsed_);

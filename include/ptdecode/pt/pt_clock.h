@@ -23,8 +23,8 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 /// - MTC means that the CTC reached a multiple of 2^MTCFreq. The time is anchor + elapsed CTC ticks * N/D, always computed from the anchor,
 ///   so that rounding errors do not accumulate. The CTC is tracked modulo 2^(MTCFreq+8). The bounds are one tick wider on each side.
 /// - A run of missing MTCs is assumed to be shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of
-///   MWAIT, "packet sent on wake"). After an OVF, and with set_strict_holes() after more than three missing MTCs, whole windows may be
-///   lost: earliest() then counts none of them and latest() is unbounded until the next TSC. See also on_short_loss().
+///   MWAIT, "packet sent on wake"). After an OVF, whole windows may be lost: earliest() then counts none of them and latest() is unbounded
+///   until the next TSC. See also on_short_loss().
 /// - An MTC that follows its TSC/TMA but belongs to an edge before it (packets are reordered) has no effect.
 /// - MTC before any TMA: edges are counted from the TSC; the time is uncertain by one MTC period.
 /// - CYC adds cycles, scaled by the ratio measured between two timing packets that each directly followed a CYC, or by P1/CBR before the
@@ -101,9 +101,6 @@ class PTD_API PtClock {
   /// Sets a time close to the trace's, such as that of the AUX record: it gives bits 63:56, which no packet has. Call before the first TSC.
   void set_reference(Tsc reference) { reference_ = reference.value; }
 
-  /// Treats more than three missing MTCs as possibly lost windows; see above.
-  void set_strict_holes(bool on) { strict_holes_ = on; }
-
   [[nodiscard]] bool known() const { return known_; }
   /// Returns the best estimate of the time of the last timing packet.
   [[nodiscard]] Tsc now() const { return Tsc{tsc_}; }
@@ -118,8 +115,6 @@ class PTD_API PtClock {
   [[nodiscard]] uint8_t cbr() const { return cbr_; }
   /// Returns the TSC ticks per core cycle used for CYC, times 2^24; 0 if not known.
   [[nodiscard]] uint64_t ratio() const { return ratio_; }
-  /// Returns whether ratio() was measured; otherwise it comes from CBR.
-  [[nodiscard]] bool calibrated() const { return measured_; }
   /// Return the number of runs of missing MTCs, and of TSC packets that contradicted the bounds.
   [[nodiscard]] uint32_t holes() const { return holes_; }
   [[nodiscard]] uint32_t jumps() const { return jumps_; }
@@ -168,7 +163,7 @@ class PTD_API PtClock {
   bool tma_due_ = false;    ///< after a TSC whose TMA has not come yet
   bool lost_ = false;       ///< whole windows of MTCs may be missing
   bool is_short_ = false;   ///< lost_ ends at the next MTC
-  bool calibrating_ = false, measured_ = false, strict_holes_ = false;
+  bool calibrating_ = false, measured_ = false;
   bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing
   bool expects_mtcs_ = false;
 };
