@@ -8,7 +8,6 @@
 #include <memory>
 #include <sstream>
 
-#include "decoder/pt/packet/errata.h"
 #include "decoder/pt/packet/overflows.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/pt/packet_reader.h"
@@ -34,6 +33,26 @@ Interval interval(const std::string& text) {
   const size_t dots = text.find("..");
   if (dots == std::string::npos) return {TimeNs{number(text)}, TimeNs{number(text)}};
   return {TimeNs{number(text.substr(0, dots))}, TimeNs{number(text.substr(dots + 2))}};
+}
+
+/// Clears the member `name`. Returns false if it does not exist.
+bool clear_erratum(pt::Errata& errata, std::string_view name) {
+  static const std::map<std::string_view, void (*)(pt::Errata&)> members = {
+      {"bdm70", [](pt::Errata& all) { all.bdm70 = false; }},
+      {"bdm64", [](pt::Errata& all) { all.bdm64 = false; }},
+      {"skd007", [](pt::Errata& all) { all.skd007 = false; }},
+      {"skd010", [](pt::Errata& all) { all.skd010 = false; }},
+      {"skd022", [](pt::Errata& all) { all.skd022 = false; }},
+      {"skl014", [](pt::Errata& all) { all.skl014 = false; }},
+      {"skl168", [](pt::Errata& all) { all.skl168 = false; }},
+      {"apl11", [](pt::Errata& all) { all.apl11 = false; }},
+      {"apl12", [](pt::Errata& all) { all.apl12 = false; }},
+      {"skz84", [](pt::Errata& all) { all.skz84 = false; }},
+  };
+  const auto member = members.find(name);
+  if (member == members.end()) return false;
+  member->second(errata);
+  return true;
 }
 
 struct Parser {
@@ -366,7 +385,7 @@ Case load_case(const std::string& path) {
   parser.close();
   parser.test.contexts.sort();
   pt::Errata known;
-  if (!parser.test.erratum.empty() && !pt::set_erratum(known, parser.test.erratum, true)) {
+  if (!parser.test.erratum.empty() && !clear_erratum(known, parser.test.erratum)) {
     parser.test.error = "option erratum=" + parser.test.erratum;
   }
   return std::move(parser.test);
@@ -416,7 +435,7 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
 
 std::vector<std::string> decode_without_erratum(const Case& test, const Timeline& timeline) {
   Case without = test;
-  pt::set_erratum(without.options.config.errata, test.erratum, false);
+  (void)clear_erratum(without.options.config.errata, test.erratum);
   return decode_case(without, timeline, 4096);
 }
 

@@ -1,13 +1,12 @@
 // Which processor has which Intel PT erratum.
 #include <cstdint>
-#include <iterator>
 
-#include "decoder/pt/packet/errata.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd::pt {
 namespace {
 
-enum Bit : uint16_t {  // in the order of kNames
+enum Bit : uint16_t {
   kBdm70 = 1,
   kBdm64 = 2,
   kSkd007 = 4,
@@ -101,43 +100,6 @@ constexpr Entry kTable[] = {
 // Errata worked around for all processors: no processor without the erratum writes such packets.
 constexpr uint16_t kEvery = kBdm70 | kSkd010 | kApl11 | kApl12;
 
-constexpr std::string_view kNames[] = {"bdm70", "bdm64", "skd007", "skd010", "skd022", "skl014", "skl168", "apl11", "apl12", "skz84"};
-
-void set_bit(Errata& errata, unsigned bit, bool on) {
-  switch (bit) {
-    case kBdm70:
-      errata.bdm70 = on;
-      break;
-    case kBdm64:
-      errata.bdm64 = on;
-      break;
-    case kSkd007:
-      errata.skd007 = on;
-      break;
-    case kSkd010:
-      errata.skd010 = on;
-      break;
-    case kSkd022:
-      errata.skd022 = on;
-      break;
-    case kSkl014:
-      errata.skl014 = on;
-      break;
-    case kSkl168:
-      errata.skl168 = on;
-      break;
-    case kApl11:
-      errata.apl11 = on;
-      break;
-    case kApl12:
-      errata.apl12 = on;
-      break;
-    default:
-      errata.skz84 = on;
-      break;
-  }
-}
-
 }  // namespace
 
 Errata errata_of(CpuId cpu) {
@@ -146,19 +108,17 @@ Errata errata_of(CpuId cpu) {
     if (entry.family == cpu.family && entry.model == cpu.model) bits |= entry.bits;
   }
   Errata errata;
-  for (size_t i = 0; i < std::size(kNames); ++i) set_bit(errata, 1U << i, (bits >> i & 1) != 0);
+  errata.bdm70 = (bits & kBdm70) != 0;
+  errata.bdm64 = (bits & kBdm64) != 0;
+  errata.skd007 = (bits & kSkd007) != 0;
+  errata.skd010 = (bits & kSkd010) != 0;
+  errata.skd022 = (bits & kSkd022) != 0;
+  errata.skl014 = (bits & kSkl014) != 0;
+  errata.skl168 = (bits & kSkl168) != 0;
+  errata.apl11 = (bits & kApl11) != 0;
+  errata.apl12 = (bits & kApl12) != 0;
+  errata.skz84 = (bits & kSkz84) != 0;
   return errata;
-}
-
-std::span<const std::string_view> errata_names() { return kNames; }
-
-bool set_erratum(Errata& errata, std::string_view name, bool on) {
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (kNames[i] != name) continue;
-    set_bit(errata, 1U << i, on);
-    return true;
-  }
-  return false;
 }
 
 }  // namespace ptd::pt

@@ -4,10 +4,9 @@
 
 #include <cstring>
 #include <set>
-#include <string>
 #include <tuple>
 
-#include "decoder/pt/packet/errata.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd::pt {
 namespace {
@@ -26,27 +25,6 @@ Errata from_libipt(const pt_errata& e) {
   out.apl12 = out.apl12 || e.apl12 != 0;
   out.skz84 = e.skz84 != 0;
   return out;
-}
-
-TEST(Errata, NamesSetEachMemberOnce) {
-  std::set<std::string> seen;
-  for (const std::string_view name : errata_names()) {
-    Errata errata;
-    EXPECT_TRUE(set_erratum(errata, name, true));
-    EXPECT_NE(errata, Errata{}) << name;
-    std::string bits;
-    for (const std::string_view other : errata_names()) {
-      Errata with = errata;
-      set_erratum(with, other, true);
-      bits += with == errata ? '1' : '0';
-    }
-    EXPECT_TRUE(seen.insert(bits).second) << name;
-    set_erratum(errata, name, false);
-    EXPECT_EQ(errata, Errata{}) << name;
-  }
-  EXPECT_EQ(seen.size(), 10U);
-  Errata errata;
-  EXPECT_FALSE(set_erratum(errata, "skd999", true));
 }
 
 TEST(Errata, EqualLibiptForEveryModel) {
