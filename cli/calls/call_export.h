@@ -58,7 +58,6 @@ class PerfettoWriter {
   void change(const CodeChange& at, std::string& out);
   void begin_sequence(std::string& out);
   void describe(uint32_t thread, const CallTree& tree, std::string& out);
-  void describe_track(uint64_t track, const std::string& name, bool counter, std::string& out);
   /// Returns the number of a name, which the next event introduces if it is new.
   uint64_t name_id(const std::string& name);
   uint64_t name_id(FunctionId function);

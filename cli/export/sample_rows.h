@@ -79,7 +79,6 @@ class SampleRows {
   SampleRows(Database& database, ExportNames& names, CallInput& input) : database_(database), names_(names), input_(input) {}
   [[nodiscard]] Result<bool> advance(Source& source, const std::function<bool()>& stopped);
   [[nodiscard]] Status put(Source& source);
-  void put_who(Source& source);
   const Who& who(Source& source);
   int64_t kind_of(Source& source);
   int64_t add_event(std::string name, std::optional<std::string> sampled = std::nullopt);

@@ -31,7 +31,6 @@ size_t qemu_plugin_insn_data(const qemu_plugin_insn*, void*, size_t);
 GArray* qemu_plugin_get_registers(void);
 int qemu_plugin_read_register(qemu_plugin_register*, GByteArray*);
 bool qemu_plugin_read_memory_vaddr(uint64_t, GByteArray*, size_t);
-void qemu_plugin_outs(const char*);
 /// Drops the plugin's callbacks and all translated code, then calls the function, once no code runs.
 void qemu_plugin_reset(qemu_plugin_id_t, void (*)(qemu_plugin_id_t));
 

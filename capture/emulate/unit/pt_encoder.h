@@ -116,7 +116,6 @@ class PtEncoder {
   void set_mtc_due();
   void cycles();
   void tell_mode(ExecMode mode);
-  void branch_bit_or_tip(uint64_t target);
 
   PtEncoderOptions options_;
   std::vector<std::byte>& out_;
