@@ -44,22 +44,11 @@ class PerfWriter {
 
   Status add_mmap(const MmapRecord& record, const RecordContext& context);   ///< MMAP
   Status add_mmap2(const MmapRecord& record, const RecordContext& context);  ///< MMAP2, with build id if there is one
-  Status add_comm(const CommRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_task(const TaskRecord& record, const RecordContext& context) { return add(record, context); }  ///< FORK or EXIT
-  Status add_switch(const SwitchRecord& record, const RecordContext& context) {
-    return add(record, context);
-  }  ///< SWITCH or SWITCH_CPU_WIDE
-  Status add_sched_switch(const SchedSwitchSample& record, const RecordContext& context) { return add(record, context); }
+  Status add_switch(const SwitchRecord& record, const RecordContext& context) { return add(record, context); }  ///< SWITCH or SWITCH_CPU_WIDE
   Status add_sample(const OtherSample& record, const RecordContext& context) { return add(record, context); }
-  Status add_ksymbol(const KsymbolRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_bpf(const BpfRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_text_poke(const TextPokeRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_lost(const LostRecord& record, const RecordContext& context) { return add(record, context); }  ///< LOST or LOST_SAMPLES
   Status add_aux(const AuxRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_itrace_start(const ItraceStartRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_aux_output_hw_id(const AuxOutputHwIdRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_namespaces(const NamespacesRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_throttle(const ThrottleRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_auxtrace_info(const AuxtraceInfoRecord& record) { return add(record, {}); }
   Status add_auxtrace_error(const AuxtraceErrorRecord& record) { return add(record, {}); }
   Status add_time_conv(const TimeConvRecord& record) { return add(record, {}); }

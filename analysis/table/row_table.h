@@ -94,9 +94,6 @@ class RowTable : public Table {
     for (const size_t index : chosen.value()) columns_.push_back(all[index]);
     return {};
   }
-  [[nodiscard]] bool has_column(std::string_view name) const {
-    return std::any_of(columns_.begin(), columns_.end(), [&](const RowColumn<Row>& column) { return column.info.name == name; });
-  }
 
  private:
   static constexpr size_t kStage = 1024;             // rows filled at once: they fit the L2 cache

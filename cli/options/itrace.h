@@ -25,7 +25,6 @@ struct ItraceOptions {
     return instructions && ((unit == PeriodUnit::instructions && period <= 1) || (unit != PeriodUnit::instructions && period == 0));
   }
   [[nodiscard]] bool any_branch() const { return branches || calls || returns; }
-  [[nodiscard]] bool any_event() const { return transactions || ptwrite || power || interrupts || pebs; }
 };
 
 /// What `ptdecode script` shows when --itrace is not given: calls, events and errors, as `perf script` does.

@@ -205,11 +205,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
-  const uint64_t index = pokes_++;
-  if (drops(options_, index)) {
-    ++dropped_pokes_;
-    return;
-  }
+  if (drops(options_, pokes_++)) return;
   const uint64_t size = std::max(poke.old_bytes.size(), poke.new_bytes.size());
   if (size == 0 || size > ~poke.addr || !is_kernel_half(Ip{poke.addr})) {
     Finding finding;

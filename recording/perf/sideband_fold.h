@@ -73,7 +73,6 @@ class SidebandFold {
   /// Returns the number of records of guests beyond kMostGuests.
   [[nodiscard]] uint64_t refused_guest_records() const { return refused_guest_records_; }
   [[nodiscard]] uint64_t pokes() const { return pokes_; }
-  [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
   [[nodiscard]] TimeNs last_time() const { return last_time_; }
   /// Returns true if OpenRequest::drop_nth_poke drops poke number `index`.
   [[nodiscard]] static bool drops(const OpenRequest& options, uint64_t index);
@@ -255,7 +254,7 @@ class SidebandFold {
   const Holes* holes_ = nullptr;
   TimeNs last_time_;
   RecordTimes times_;
-  uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
+  uint64_t guest_records_ = 0, refused_guest_records_ = 0, pokes_ = 0;
   std::string filter_;
   std::map<uint32_t, uint32_t> sample_names_;  // attr -> index in data_.sample_names
   struct Windows {

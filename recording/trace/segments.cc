@@ -276,13 +276,6 @@ std::optional<PsbEntry> SegmentIndex::previous(uint64_t offset_bytes) const {
   return std::nullopt;
 }
 
-void SegmentIndex::find_all(const Passed& passed) const {
-  for (size_t i = 0; i < starts_.size(); ++i) {
-    (void)entries_of(i);
-    if (passed) passed(starts_[i], stretch_end(i));
-  }
-}
-
 void SegmentIndex::sample(size_t stretches, const std::function<void(const PsbEntry&)>& visit, const Passed& passed) const {
   const size_t count = std::min(stretches, starts_.size());
   for (size_t i = 0; i < count; ++i) {
@@ -290,18 +283,6 @@ void SegmentIndex::sample(size_t stretches, const std::function<void(const PsbEn
     for (const PsbEntry& entry : entries_of(stretch)) visit(entry);
     if (passed) passed(starts_[stretch], stretch_end(stretch));
   }
-}
-
-uint64_t SegmentIndex::skipped_bytes() const {
-  uint64_t covered = 0;
-  for (auto entry = next(0); entry;) {
-    const auto behind = next(entry->offset_bytes + 1);
-    const uint64_t end = behind ? behind->offset_bytes : stream_->end_offset();
-    const Seam* seam = stream_->seam_after(entry->offset_bytes);
-    covered += std::min(end, seam != nullptr ? seam->offset_bytes : end) - entry->offset_bytes;
-    entry = behind;
-  }
-  return stream_->size_bytes() > covered ? stream_->size_bytes() - covered : 0;
 }
 
 // Protocols whose flow is not cut: one segment between two seams.

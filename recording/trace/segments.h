@@ -58,12 +58,8 @@ class SegmentIndex {
   /// Return the first PSB at or after `offset_bytes`, and the last one before it.
   [[nodiscard]] std::optional<PsbEntry> next(uint64_t offset_bytes) const;
   [[nodiscard]] std::optional<PsbEntry> previous(uint64_t offset_bytes) const;
-  /// Scans the whole stream.
-  void find_all(const Passed& passed) const;
   /// Calls `visit` with the PSBs of at most `stretches` parts spread over the stream.
   void sample(size_t stretches, const std::function<void(const PsbEntry&)>& visit, const Passed& passed) const;
-  /// Returns the number of bytes that belong to no segment. Scans the whole stream.
-  [[nodiscard]] uint64_t skipped_bytes() const;
 
   /// Returns the segment of `entry`, an entry of this index, with its bytes; see Recording::next_segment.
   [[nodiscard]] AuxSegment segment(const PsbEntry& entry, const SegmentTiming& timing, std::vector<std::byte>& scratch) const;

@@ -121,7 +121,7 @@ TEST(Hostile, MutatedCompressedAndPipeForms) {
   for (uint64_t i = 0; i < 2000; ++i) {
     RecordContext context;
     context.sample_id = test::at(100 + i * 3 % 1000);
-    ASSERT_TRUE((*writer)->add_comm({1, 1, "comm" + std::to_string(i * 7919), false}, context).ok());
+    ASSERT_TRUE((*writer)->add(CommRecord{1, 1, "comm" + std::to_string(i * 7919), false}, context).ok());
     if (i % 100 != 0) continue;
     ASSERT_TRUE((*writer)->add_finished_round().ok());
   }

@@ -146,14 +146,14 @@ TEST(PerfTool, ItReadsWhatWeWrite) {
     context.sample_id = at(10);
     ASSERT_TRUE((*writer)->add_mmap2(mmap, context).ok());
     context.sample_id = at(20);
-    ASSERT_TRUE((*writer)->add_comm({7, 8, "x", true}, context).ok());
+    ASSERT_TRUE((*writer)->add(CommRecord{7, 8, "x", true}, context).ok());
     context.sample_id = at(30);
     ASSERT_TRUE((*writer)->add_switch({true, false, true, 0, 0}, context).ok());
     context.misc = kMiscKernel;
     context.sample_id = at(40);
     ASSERT_TRUE((*writer)->add_text_poke({0xffffffff81000000, hex("0f1f440000"), hex("e811223344")}, context).ok());
     context.sample_id = at(50);
-    ASSERT_TRUE((*writer)->add_ksymbol({0xffffffffc0000000, 64, 1, false, "bpf_prog_0102030405060708_p"}, context).ok());
+    ASSERT_TRUE((*writer)->add(KsymbolRecord{0xffffffffc0000000, 64, 1, false, "bpf_prog_0102030405060708_p"}, context).ok());
     AuxtraceRecord auxtrace;
     const auto payload = hex("02820282028202820282028202820282 0223");
     auxtrace.payload = payload;

@@ -291,7 +291,7 @@ TEST(Writer, SchedSwitchSamples) {
   ASSERT_TRUE(writer.ok());
   RecordContext context;
   context.sample_id = at(500, 3);
-  ASSERT_TRUE((*writer)->add_sched_switch({41, 42}, context).ok());
+  ASSERT_TRUE((*writer)->add(SchedSwitchSample{41, 42}, context).ok());
   (*writer)->set_features({});
   ASSERT_TRUE((*writer)->finish().ok());
   auto reader = PerfReader::open(dir / "perf.data");
