@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "perfio/format/record_encode.h"
-#include "perfio/perf_edit.h"
+#include "tests/support/perf_edit.h"
 
 namespace {
 

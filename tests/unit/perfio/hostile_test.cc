@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <random>
 
-#include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
 #include "perfio/raw_stream.h"
+#include "tests/support/perf_edit.h"
 #include "util.h"
 
 namespace ptd::perfio {

@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "perfio/format/auxtrace_pt.h"
-#include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
+#include "tests/support/perf_edit.h"
 #include "util.h"
 
 namespace ptd::perfio {

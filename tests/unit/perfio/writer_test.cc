@@ -4,8 +4,8 @@
 
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/record_encode.h"
-#include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
+#include "tests/support/perf_edit.h"
 #include "util.h"
 
 namespace ptd::perfio {

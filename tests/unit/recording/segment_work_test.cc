@@ -16,8 +16,8 @@
 #include "decoder/pt/flow/segment_work.h"
 #include "image/fetch_steps.h"
 #include "perfio/format/record_encode.h"
-#include "perfio/perf_edit.h"
 #include "ptdecode/recording.h"
+#include "tests/support/perf_edit.h"
 
 namespace ptd {
 namespace {

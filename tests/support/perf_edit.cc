@@ -1,5 +1,5 @@
 // The record editor: reads raw records in file order, writes them through PerfWriter.
-#include "perfio/perf_edit.h"
+#include "tests/support/perf_edit.h"
 
 #include <cstring>
 #include <filesystem>
