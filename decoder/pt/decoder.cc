@@ -266,7 +266,6 @@ void Decoder::State::fork(size_t index) {
   std::unique_ptr<Flow> parent = std::move(flows[index]);
   flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(index));
   const size_t likely = likely_candidate(candidates, parent->state.now);
-  ++stats.forks;
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto flow = new_flow();
     *flow = *parent;
@@ -350,7 +349,6 @@ void Decoder::State::merge_equal() {
       }
       if (flows[j]->penalty < flows[i]->penalty) std::swap(flows[i], flows[j]);
       mark_difference(flows[i]->pending, flows[j]->pending);
-      ++stats.ambiguous_choices;
       walker.forget_chosen_times(flows[i]->state, std::min(flows[i]->state.not_before, flows[j]->state.not_before));
       retire(std::move(flows[j]));
       flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(j));
@@ -413,7 +411,6 @@ void Decoder::State::resolve(Batch& batch) {
       retire(std::move(flows[i]));
     }
     winner = std::move(flows[0]);
-    ++stats.ambiguous_choices;
   }
   flows.clear();
   if (winner) {
@@ -438,7 +435,6 @@ void Decoder::State::resolve(Batch& batch) {
 }
 
 void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch) {
-  ++stats.chosen;
   if (ambiguous) mark_ambiguous(flow->pending, 0);
   append_batch(batch, flow->pending);
   flows.clear();

@@ -44,7 +44,6 @@ struct DecoderOptions {
 
 struct DecoderStats {
   uint64_t blocks = 0;
-  uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
   uint64_t healed_by_packets = 0;  ///< contradictions that code of another time resolved
 };
 
