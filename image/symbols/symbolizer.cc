@@ -90,7 +90,6 @@ struct Symbolizer::State {
     TimeNs forked;
   };
   std::vector<NamedParent> named_parents;  // by TimelineData::index_of()
-  size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
   std::mutex mutex;
   std::shared_ptr<Debuginfod> debuginfod;
@@ -313,7 +312,6 @@ Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
 
 void Symbolizer::add_range(NamedRange range) {
-  ++state_->range_count;
   state_->spaces[range.space.value].ranges.push_back(std::move(range));
 }
 
@@ -409,8 +407,6 @@ SymbolPick Symbolizer::pick_all() const {
 }
 
 std::vector<std::string> Symbolizer::warnings() const { return state_->warnings->texts(); }
-
-size_t Symbolizer::range_count() const { return state_->range_count; }
 
 std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interval* valid) const {
   State& state = *state_;

@@ -272,8 +272,6 @@ class PTD_API Symbolizer {
   void add_fixed_file(FileSymbolPick file);
   /// Returns a sentence for each file whose source lines or names are not all used because they exceed a limit; of the look-ups so far.
   [[nodiscard]] std::vector<std::string> warnings() const;
-  /// Returns the number of named ranges added.
-  [[nodiscard]] size_t range_count() const;
 
  private:
   struct State;

@@ -494,7 +494,7 @@ TEST_F(Fold, AJitdumpMappedAgainAndAgainIsReadOnce) {
   for (int pid = 11; pid < 500; ++pid) map(pid, 0x7f1000000000, "/tmp/jit-10.dump", 10);
   finish();
   EXPECT_EQ(user_byte(10, 0x7f0000000000, 1500), 0x11);
-  EXPECT_LE(data_->symbolizer->range_count(), 8U);
+  EXPECT_LE(data_->symbolizer->pick_all().ranges.size(), 8U);
 }
 
 TEST_F(Fold, AddressFiltersBecomeRanges) {

@@ -93,7 +93,7 @@ TEST(LiveNames, RangesAreAtMostThreeForEachCode) {
   Built built;
   for (uint64_t i = 0; i < kCodes; ++i) built.add(i, 3 * kCodes - 2 * i, i + 1, "f");
   for (uint64_t i = 0; i < kCodes; ++i) built.add(0, i + 1, kCodes + i, "g");
-  EXPECT_LE(built.finish().symbolizer->range_count(), 6 * kCodes);
+  EXPECT_LE(built.finish().symbolizer->pick_all().ranges.size(), 6 * kCodes);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST_F(Fold, AllMovesOfAFunctionShareItsName) {
   finish();
   std::set<const std::string*> names;
   for (const NamedRange& range : data_->symbolizer->pick_all().ranges) names.insert(range.name.shared());
-  EXPECT_EQ(data_->symbolizer->range_count(), 51U);
+  EXPECT_EQ(data_->symbolizer->pick_all().ranges.size(), 51U);
   ASSERT_EQ(names.size(), 1U);
   EXPECT_EQ(**names.begin(), "foo::bar()");
 }
@@ -54,7 +54,7 @@ TEST_F(Fold, AJitdumpUnderManyPathsIsReadForAFewProcesses) {
     map(pid, 0x7f1000000000, spelled(pid - 10, "jit-10.dump"), 10);
   }
   finish();
-  EXPECT_EQ(data_->symbolizer->range_count(), 8U);
+  EXPECT_EQ(data_->symbolizer->pick_all().ranges.size(), 8U);
   ASSERT_FALSE(data_->warnings.empty());
   EXPECT_NE(data_->warnings[0].find("mapped by too many processes"), std::string::npos);
 }
@@ -67,7 +67,7 @@ TEST_F(Fold, APerfMapOfManyProcessesIsReadForAFew) {
     map(pid, kFirstCode, "//anon", 10);
   }
   finish();
-  EXPECT_EQ(data_->symbolizer->range_count(), 8U);
+  EXPECT_EQ(data_->symbolizer->pick_all().ranges.size(), 8U);
 }
 
 TEST_F(Fold, AFileUnderManyPathsHasItsSymbolsOnce) {
