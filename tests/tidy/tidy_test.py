@@ -25,6 +25,7 @@ OFFENCES = {  # path: (content, words of the finding)
     "cli/i.cc": (HEAD + "// TO" + "DO later\n", "unfinished"),
     "cli/j.cc": (HEAD + "int a;\n" * 800, "lines, more than"),
     "cli/jj.cc": (HEAD + "int long_one(int a) {\n" + "  a++;\n" * 80 + "}\n", "long_one() has 82 lines"),
+    "decoder/arm/resolver.cc": (HEAD + "void on_flow() {\n}\n", "on_flow is short enough"),
     "cli/many": (None, "26 source files"),
     "cli/e1.cc": (HEAD + 'const char* home = std::getenv("HOME");\n', "reads the environment"),
     "perfio/e2.cc": (HEAD + 'const char* home = secure_getenv("HOME");\n', "reads the environment"),
