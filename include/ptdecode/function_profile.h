@@ -1,12 +1,10 @@
 // FunctionProfile: calls, own and total time of each function, with the distribution of its calls' durations.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ptdecode/call_tree.h"

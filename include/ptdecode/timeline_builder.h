@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "ptdecode/edit.h"
 #include "ptdecode/error.h"

@@ -1,10 +1,8 @@
 // CoreSight formatter frames: splits a buffer of several trace sources by their ids.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "ptdecode/export.h"
 #include "ptdecode/types.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "ptdecode/export.h"
 #include "ptdecode/time_conversion.h"
