@@ -85,8 +85,8 @@ ptd_code ptd_get_warning(const ptd_recording* recording, uint32_t index, const c
 ptd_code ptd_get_lost(const ptd_recording* recording, ptd_lost* out) {
   return capi::fill_from(recording, out, nullptr, [&](const capi::OpenedRecording& opened) -> ptd_code {
     const LostRecords& lost = opened.recording->lost();
-    out->lost_records = lost.records;
-    out->records = lost.count;
+    out->lost_records = lost.lost_records;
+    out->records = lost.records;
     out->aux_truncated = lost.aux_truncated;
     out->aux_partial = lost.aux_partial;
     out->aux_collision = lost.aux_collision;

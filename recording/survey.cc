@@ -82,7 +82,7 @@ class SurveyCollector {
     if (etm_.valid) arm_ends_.on_record(record);
     rings_.add(record);
     const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
-    if (lost != nullptr) ++survey_.lost.records, survey_.lost.count += lost->count;
+    if (lost != nullptr) ++survey_.lost.lost_records, survey_.lost.records += lost->count;
     if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return;  // of a guest
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);

@@ -102,8 +102,8 @@ nlohmann::json stat_report_json(const Recording& recording, const StatCounts& co
   json["missing_code"] = missing_json(rank_missing(counts.gaps, recording, counts.total_bytes));
   json["loss_times"] = loss_json(counts.losses, recording);
   const LostRecords& lost = recording.lost();
-  json["lost"] = {{"records", lost.records},
-                  {"count", lost.count},
+  json["lost"] = {{"records", lost.lost_records},
+                  {"count", lost.records},
                   {"aux_truncated", lost.aux_truncated},
                   {"aux_partial", lost.aux_partial},
                   {"aux_collision", lost.aux_collision}};

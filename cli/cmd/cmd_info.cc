@@ -175,9 +175,9 @@ std::string images_text(const Survey& survey) {
 std::string rest_text(const Survey& survey) {
   std::string text;
   const LostRecords& lost = survey.lost;
-  if (lost.count + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0)
+  if (lost.records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0)
     add(text, "lost",
-        fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.count, "record"), counted(lost.records, "place"),
+        fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.records, "record"), counted(lost.lost_records, "place"),
                     counted(lost.aux_truncated, "time"), lost.aux_partial, lost.aux_collision));
   for (const auto& [name, windows] : survey.windows) {
     const std::string without = windows.without_trace == 0 ? "" : fmt::format(", {} of them without trace", windows.without_trace);

@@ -46,10 +46,10 @@ void print_text(const Recording& recording, const StatCounts& counts) {
   output.write(
       fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps));
   const LostRecords& lost = recording.lost();
-  if (lost.records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
+  if (lost.lost_records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
     output.write(
         fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
-                    lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
+                    lost.records, lost.lost_records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
   }
   const std::vector<std::string> sentences = losses_of(recording);
   for (size_t i = 0; i < sentences.size() && i < kListedLosses; ++i) output.write("records lost: " + shown(sentences[i]) + "\n");

@@ -113,8 +113,8 @@ struct MissingImage {
 
 /// Records that the kernel reported as lost (PERF_RECORD_LOST), and flags of AUX records.
 struct LostRecords {
-  uint64_t records = 0;  ///< LOST records
-  uint64_t count = 0;    ///< lost records, by their count
+  uint64_t lost_records = 0;  ///< LOST records
+  uint64_t records = 0;       ///< the records that these count
   uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0;
 };
 

@@ -319,7 +319,7 @@ bool Loader::read_notes(ByteReader in) {
     missing.reason = in.text();
   }
   LostRecords& lost = data_.lost;
-  for (uint64_t* value : {&lost.records, &lost.count, &lost.aux_truncated, &lost.aux_partial, &lost.aux_collision}) *value = in.number();
+  for (uint64_t* value : {&lost.lost_records, &lost.records, &lost.aux_truncated, &lost.aux_partial, &lost.aux_collision}) *value = in.number();
   return in.done();
 }
 

@@ -323,7 +323,7 @@ Status Writer::write_notes(BundleFileWriter& file) const {
     out.text(missing.reason);
   }
   const LostRecords& lost = data_.lost;
-  for (const uint64_t value : {lost.records, lost.count, lost.aux_truncated, lost.aux_partial, lost.aux_collision}) out.number(value);
+  for (const uint64_t value : {lost.lost_records, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision}) out.number(value);
   return file.add(chunk::kNotes, out.bytes());
 }
 

@@ -292,8 +292,8 @@ const RingIndex::Ring* SidebandFold::ring_of(const perfio::Record& record) const
 
 // LOST is written when the ring has space again: everything since the ring's previous record may be gone.
 void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecord& lost) {
-  ++data_.lost.records;
-  data_.lost.count += lost.count;
+  ++data_.lost.lost_records;
+  data_.lost.records += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
   const int32_t cpu = record.sample_id.cpu;
   const RingIndex::Ring* ring = ring_of(record);

@@ -115,7 +115,7 @@ void SidebandFold::report_absent_streams(bool emulated) {
 // context switches and mappings of that time. ArmPerf reports that of CoreSight.
 void SidebandFold::report_unnamed_trace() {
   constexpr uint64_t kMostPaddingBytes = 8;
-  if (is_arm_ || snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.records != 0) return;
+  if (is_arm_ || snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.lost_records != 0) return;
   std::vector<uint64_t> ends(data_.streams.size());
   for (const AuxEnd& end : aux_ends_) {
     if (const auto place = place_of(end); place != stream_of_.end()) ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);

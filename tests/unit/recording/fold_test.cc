@@ -226,8 +226,8 @@ TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
   poke(8, bytes_of({0x90}), bytes_of({0xc3}), 1500, 1);
   feed(perfio::LostRecord{0, 50, false}, 4000, 0, 0, 2);
   finish();
-  EXPECT_EQ(data_->lost.records, 1U);
-  EXPECT_EQ(data_->lost.count, 50U);
+  EXPECT_EQ(data_->lost.lost_records, 1U);
+  EXPECT_EQ(data_->lost.records, 50U);
   ASSERT_EQ(data_->timeline.suspect_windows().size(), 1U);
   EXPECT_EQ(data_->timeline.suspect_windows()[0], (Interval{TimeNs{1000}, TimeNs{4000}}));
 }

@@ -261,8 +261,8 @@ TEST_F(GuestLosses, AreCountedDatedAndNamedWithTheGuest) {
   lose(kUnknown, 5000);
   on_ring(0, perfio::LostRecord{kFirst, 7, false}, 0);  // no record has its event's id
   finish();
-  EXPECT_EQ(data_->lost.records, 6U);
-  EXPECT_EQ(data_->lost.count, 42U);
+  EXPECT_EQ(data_->lost.lost_records, 6U);
+  EXPECT_EQ(data_->lost.records, 42U);
   const std::vector<std::string> want = {"7 records of cpu 0 of the guest of process 500 were lost 1000 to 2000",
                                          "14 records of cpu 1 of the guest of process 500 were lost 3000 to 4000",
                                          "7 records of the guest of process 500 were lost 4500 to 5000",
