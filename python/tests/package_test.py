@@ -554,6 +554,11 @@ class Package(unittest.TestCase):
                 self.assertTrue(seen)
                 self.assertTrue(all(0 <= done <= total for done, total in seen))
 
+    def test_without_tqdm_a_requested_bar_is_an_error(self):
+        with unittest.mock.patch.dict(sys.modules, {"tqdm.auto": None}):
+            self.assertRaises(ImportError, ptdecode.open, KERNEL, progress=True)
+            ptdecode.open(KERNEL).close()
+
     def test_an_exception_of_the_progress_callback_stops_any_thread(self):
         def stop(done, total):
             raise KeyboardInterrupt(f"at {total > 0}")  # on another thread, it interrupts no more than the operation

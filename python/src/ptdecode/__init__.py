@@ -192,7 +192,7 @@ class Picture:
 
 
 def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
-    """A progress callback. None: a tqdm bar if tqdm is installed and a person watches; True: a bar in any case; False: none."""
+    """A progress callback. None: a tqdm bar if tqdm is installed and a person watches; True: a bar in any case, or an ImportError; False: none."""
     if wanted is False or (wanted is None and not sys.stderr.isatty() and "ipykernel" not in sys.modules):
         return None
     if callable(wanted):
@@ -200,6 +200,8 @@ def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
     try:
         from tqdm.auto import tqdm
     except ImportError:
+        if wanted is True:
+            raise
         return None
     bar: Any = None
 
@@ -687,7 +689,11 @@ def open(path: Path = "perf.data", *, symfs: Any = None, debug_dirs: Any = None,
          clock_hz: int = 0, modules: Any = None, images: Any = None, progress: Progress = None) -> Recording:
     """Opens a perf.data file or directory, a bundle, LLDB's trace.json, a CoreSight snapshot, or with modules a trace of Windows.
 
-    symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
+    symfs, debug_dirs, stashes, kcore_after: folders; one, or a list.
+
+    The options do what those of the command line do. Most have the same names. debug_dirs is --debug-dir, stashes is --stash, images is --image,
+    ignore_time is --no-time, slack_ns is --slack, and clock_hz is --clock-freq. debuginfod=True asks the servers of DEBUGINFOD_URLS, which the command
+    line does without --no-debuginfod.
 
     guestmount, guestkallsyms, guestmodules, guestvmlinux: paths with the code and names of the virtual machines in a host's recording. A path that
     cannot be read raises nothing: it is one of the recording's warnings, and the guest's flow is a gap.
