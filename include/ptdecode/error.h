@@ -69,7 +69,7 @@ enum class ErrorCode : uint16_t {
   bad_compression = 407,          ///< the compressed data is damaged
   missing_part = 408,             ///< a part of the file, or a file that it names, is missing
   no_trace = 409,                 ///< the recording holds no trace
-  changed = 410,                  ///< the file changed while it was read
+  changed = 410,                  ///< the file changed, or became shorter, while it was read
   truncated = 500,                ///< the file ends early
   empty_file = 501,               ///< the file is empty
   truncated_header = 502,         ///< the file ends inside its header

@@ -63,7 +63,7 @@ extern "C" {
 
 /* ---- Codes, library ---------------------------------------------------------------------------------------------------------------- */
 
-/* docs/ERRORS.md describes those up to 700, which are also ptd::ErrorCode of error.h. Values never change; new ones may be added, so treat an
+/* docs/ERRORS.md describes them. Those up to 700 are also ptd::ErrorCode of error.h. Values never change; new ones may be added, so treat an
  * unknown code by its hundred: 1 usage, 2 unsupported, 3 cannot open or read, 4 bad format, 5 cut, 6 resources, 7 cancelled or misuse of this
  * API. */
 typedef int32_t ptd_code;
@@ -126,7 +126,7 @@ enum {
   PTD_ERROR_WRONG_SIZE = 703,     /* `size` of a struct is not one that any version had */
   PTD_ERROR_IN_USE = 704,         /* another thread is using this handle, or a callback is */
   PTD_ERROR_SEALED = 705,         /* the builder was opened: nothing may be added */
-  PTD_ERROR_BAD_ARGUMENT = 706    /* a value out of range: no such table, column, stream ... */
+  PTD_ERROR_BAD_ARGUMENT = 706    /* an index past the end, or a value out of its range. An unknown name is PTD_ERROR_INVALID_ARGUMENT */
 };
 
 PTD_C_API const char* ptd_code_name(ptd_code code); /* such as "no_such_stream"; "unknown" for any other number; static */
