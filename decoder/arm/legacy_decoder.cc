@@ -54,7 +54,21 @@ bool confirms(const LegacyPacket& packet, bool m_profile) {
 
 }  // namespace
 
-struct LegacyDecoder::State {
+/// Where the decoder is in its packets: what a stretch of them begins from again.
+struct LegacyPosition {
+  uint64_t taken = 0;             ///< packets
+  uint64_t cancel_at = kNever;    ///< number of the packet that cancels what was traced last; kNever: none does
+  uint64_t unread_from = kNever;  ///< the first atom or branch between an A-Sync and its I-Sync
+  uint32_t unread = 0;            ///< such packets since the last A-Sync or I-Sync
+  bool isync_is_lost = false;     ///< another A-Sync came after them, or a packet that cannot be read
+  bool synced = false;            ///< an A-Sync was seen
+  bool started = false;           ///< an I-Sync was seen after it
+  bool stands = false;            ///< the last instruction was executed, because no packet that cancels it was found
+  bool cut = false;               ///< the search for that packet ended at its limit
+  bool read = false;              ///< some packet could be read: an I-Sync, or without flow an A-Sync
+};
+
+struct LegacyDecoder::State : LegacyPosition {
   State(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& given, const FollowOptions& options)
       : config(given), runs(timeline, legacy_rules(given), options.own_upper),
         all(runs, contexts, follower_config(given), options, kMostFlows),
@@ -63,9 +77,7 @@ struct LegacyDecoder::State {
   // A Trace for Windows. Its position is the number of packets taken.
   struct Place {
     Follower follower;
-    uint64_t taken, cancel_at, unread_from;
-    uint32_t unread;
-    bool synced, started, stands, cut, read, isync_is_lost;
+    LegacyPosition position;
   };
   [[nodiscard]] bool changes() const { return runs.changes(); }
   [[nodiscard]] Flows& flows() { return all; }
@@ -101,17 +113,7 @@ struct LegacyDecoder::State {
   Windows<State> windows{*this};
   std::vector<LegacyPacket> tape;  ///< packets read: those since the last place() and those read ahead
   size_t at = 0;                   ///< index of the next packet in the tape
-  uint64_t taken = 0;              ///< packets
-  uint64_t cancel_at = kNever;     ///< number of the packet that cancels what was traced last; kNever: none does
-  bool stands = false;             ///< the last instruction was executed, because no packet that cancels it was found
-  bool cut = false;                ///< the search for that packet ended at its limit
-  bool synced = false;             ///< an A-Sync was seen
-  bool started = false;            ///< an I-Sync was seen after it
   bool has_flow = true;            ///< ETMv3, PTM; of the others, only invalid packets are output
-  bool read = false;               ///< some packet could be read: an I-Sync, or without flow an A-Sync
-  uint64_t unread_from = kNever;   ///< the first atom or branch between an A-Sync and its I-Sync
-  uint32_t unread = 0;             ///< such packets since the last A-Sync or I-Sync
-  bool isync_is_lost = false;      ///< another A-Sync came after them, or a packet that cannot be read
   uint64_t size_bytes = 0;         ///< of the segment
 };
 
@@ -320,11 +322,7 @@ void LegacyDecoder::begin(const AuxSegment& segment) {
   state.reader = LegacyReader(segment.bytes, state.config);
   state.tape.clear();
   state.at = 0;
-  state.taken = 0;
-  state.cancel_at = state.unread_from = kNever;
-  state.unread = 0;
-  state.isync_is_lost = false;
-  state.synced = state.started = state.stands = state.cut = state.read = false;
+  static_cast<LegacyPosition&>(state) = {};
   state.windows.begin();
 }
 
@@ -335,22 +333,13 @@ void LegacyDecoder::State::drop_taken() {
 
 LegacyDecoder::State::Place LegacyDecoder::State::place() {
   drop_taken();
-  return {all.only(), taken, cancel_at, unread_from, unread, synced, started, stands, cut, read, isync_is_lost};
+  return {all.only(), *this};
 }
 
 void LegacyDecoder::State::go_to(const Place& place) {
   all.only() = place.follower;
   at = 0;
-  taken = place.taken;
-  cancel_at = place.cancel_at;
-  unread_from = place.unread_from;
-  unread = place.unread;
-  synced = place.synced;
-  started = place.started;
-  stands = place.stands;
-  cut = place.cut;
-  read = place.read;
-  isync_is_lost = place.isync_is_lost;
+  static_cast<LegacyPosition&>(*this) = place.position;
 }
 
 /// Returns the packet `ahead` places after the next one; null after the end.
