@@ -166,6 +166,8 @@ class Follower {
   void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);
   void contradict(Ip ip, uint64_t offset, GapReason reason = GapReason::image_mismatch);
   void forget_calls();
+  /// Declares that the flow goes on at an address and in a context that the trace has yet to give.
+  void forget_place();
   /// Returns the reason for the loss where a taken indirect branch has no target in the trace.
   [[nodiscard]] GapReason no_target() const {
     const bool unknown = calls_unseen_ && config_.has_return_stack();

@@ -234,15 +234,19 @@ void Follower::simple_event(EventKind kind, const Element& element) {
   if (kind == EventKind::tsx_abort) walked_ = false;
 }
 
-void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
-  give_gap(reason, {}, kNoSection, offset);
-  out_->gaps.back().lost_bytes = lost_bytes;
+void Follower::forget_place() {
   need_address_ = need_context_ = true;
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   exit_ = {};
   forget_calls();
   refuted_ = false;
+}
+
+void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
+  give_gap(reason, {}, kNoSection, offset);
+  out_->gaps.back().lost_bytes = lost_bytes;
+  forget_place();
 }
 
 void Follower::overflow(uint64_t offset) {
@@ -254,12 +258,7 @@ void Follower::discard(uint64_t offset) {
   flush_exception(false, {});
   if (flowing_) give_event(EventKind::disabled, 0, {}, {}, 0, 0, offset);
   flowing_ = false;
-  need_address_ = need_context_ = true;
-  told_lost_ = true;
-  pop_pending_ = walked_ = from_branch_ = starting_ = false;
-  exit_ = {};
-  forget_calls();
-  refuted_ = false;
+  forget_place();
   run_ = left_ = call_ = 0;
 }
 
