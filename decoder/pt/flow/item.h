@@ -194,6 +194,8 @@ class ItemReader {
   bool decompress(const Packet& packet);
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
+  /// Pushes the item of a TIP or TIP.PGD: `bound` if a FUP came before it, else `alone`.
+  Item& push_target(ItemKind bound, ItemKind alone, bool has_ip, uint64_t offset);
   void push_held();
   bool is_off_at(uint64_t offset) const;
   void take_mode(Item& item);

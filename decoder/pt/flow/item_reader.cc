@@ -362,6 +362,18 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   }
 }
 
+Item& ItemReader::push_target(ItemKind bound, ItemKind alone, bool has_ip, uint64_t offset) {
+  flush_tsx(offset);
+  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
+  give_unbound();
+  Item& item = push(has_fup_ ? bound : alone, has_fup_ ? fup_offset_ : offset);
+  item.ip = has_fup_ ? fup_ip_ : cursor_.last_ip;
+  if (has_fup_) item.value = cursor_.last_ip;
+  if (!has_ip) item.flags |= kItemNoIp;
+  has_fup_ = false;
+  return item;
+}
+
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
   const uint64_t last_ip = cursor_.last_ip;
   const bool has_ip = decompress(packet);
@@ -370,20 +382,10 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
     end_overflow(enabled_, cursor_.last_ip);
     if (enabled_) return;
   }
-  flush_tsx(offset);
-  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
-  give_unbound();
-  Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
-  if (has_fup_) {
-    item.ip = fup_ip_;
-    item.value = cursor_.last_ip;
-  } else {
-    item.ip = cursor_.last_ip;
-    if (is_long_tip(static_cast<unsigned>(packet.ip_bytes), item.ip, last_ip)) item.flags |= kItemLongTip;
-  }
+  const bool is_alone = !has_fup_;
+  Item& item = push_target(ItemKind::async_branch, ItemKind::tip, has_ip, offset);
+  if (is_alone && is_long_tip(static_cast<unsigned>(packet.ip_bytes), item.ip, last_ip)) item.flags |= kItemLongTip;
   take_mode(item);
-  if (!has_ip) item.flags |= kItemNoIp;
-  has_fup_ = false;
   push_held();
 }
 
@@ -393,18 +395,7 @@ void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
     end_overflow(false, 0);
     if (!config_.errata.apl11) return fail(offset);
   }
-  flush_tsx(offset);
-  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
-  give_unbound();
-  Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
-  if (has_fup_) {
-    item.ip = fup_ip_;
-    item.value = cursor_.last_ip;
-  } else {
-    item.ip = cursor_.last_ip;
-  }
-  if (!has_ip) item.flags |= kItemNoIp;
-  has_fup_ = false;
+  push_target(ItemKind::async_disabled, ItemKind::tip_pgd, has_ip, offset);
   enabled_ = false;
   mode_ = ExecMode::unknown;
   push_held();
