@@ -3,6 +3,7 @@
 
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
+#include "recording/data/json_text.h"
 #include "recording/data/other_events.h"
 
 namespace ptd {
@@ -90,29 +91,13 @@ class SamplesTable : public HeldTable<OtherEvent> {
           if (field.number) {
             json += field.value;
           } else {
-            add_json_text(field.value, json);
+            add_json_text(valid_utf8(field.value), json);
           }
         }
         out.put_text(json + "}");
       }
     };
     return {{"fields", ColumnType::text, true}, true, fill, nullptr};
-  }
-  static void add_json_text(std::string_view text, std::string& out) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    out += '"';
-    for (const char letter : valid_utf8(text)) {
-      const auto code = static_cast<unsigned char>(letter);
-      if (letter == '"' || letter == '\\') out += '\\';
-      if (code < 0x20) {
-        out += "\\u00";
-        out += kDigits[code >> 4];
-        out += kDigits[code & 15];
-      } else {
-        out += letter;
-      }
-    }
-    out += '"';
   }
 
   TableRequest request_;

@@ -2,27 +2,16 @@
 #include <string>
 
 #include "recording/bundle/plan.h"
+#include "recording/data/json_text.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
 namespace {
 
-// Bytes above ASCII are copied: the text is UTF-8 if the paths are.
 std::string quoted(const std::string& text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char letter : text) {
-    const auto code = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') out += '\\';
-    if (code < 0x20) {
-      out += "\\u00";
-      out += kDigits[code >> 4];
-      out += kDigits[code & 15];
-    } else {
-      out += letter;
-    }
-  }
-  return out + "\"";
+  std::string out;
+  add_json_text(text, out);
+  return out;
 }
 
 std::string bound(TimeNs time) { return time == kTimeMin || time == kTimeMax ? "null" : std::to_string(time.value); }

@@ -55,4 +55,21 @@ void JsonText::add_text(std::string_view text) {
   out_ += '"';
 }
 
+void add_json_text(std::string_view text, std::string& out) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  out += '"';
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') out += '\\';
+    if (code < 0x20) {
+      out += "\\u00";
+      out += kDigits[code >> 4];
+      out += kDigits[code & 15];
+    } else {
+      out += letter;
+    }
+  }
+  out += '"';
+}
+
 }  // namespace ptd

@@ -1,5 +1,5 @@
 // JsonText: writes a JSON document, without a JSON library: the destructor of nlohmann::json allocates, so a lack of memory there ends the
-// process. Private to recording.
+// process. Private to the project.
 #pragma once
 
 #include <cstdint>
@@ -91,5 +91,8 @@ class JsonText {
   size_t depth_ = 0;
   bool is_first_ = true, has_key_ = false;
 };
+
+/// Appends `text` to `out` as a JSON string. Bytes above ASCII are copied: the result is UTF-8 if the text is.
+void add_json_text(std::string_view text, std::string& out);
 
 }  // namespace ptd
