@@ -11,6 +11,7 @@
 #include <map>
 
 #include "capture/emulate/etm/truth_file.h"
+#include "capture/emulate/system/system_recording.h"
 #include "perfio/announce/announce_event.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/wire.h"
@@ -35,15 +36,6 @@ std::vector<std::byte> read_bytes(const fs::path& path) {
   return bytes;
 }
 
-std::map<std::string, uint64_t> read_summary(const fs::path& path) {
-  std::map<std::string, uint64_t> values;
-  std::ifstream in(path);
-  std::string name;
-  uint64_t value = 0;
-  while (in >> name >> value) values[name] = value;
-  return values;
-}
-
 /// A part of a cpu's trace, from one PSB to another.
 struct Chunk {
   int32_t cpu = 0;
@@ -55,22 +47,17 @@ struct Trace {
   TruthSummary truth;
 };
 
-uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
-  const auto scaled = static_cast<uint64_t>((static_cast<unsigned __int128>(tsc) * clock.time_mult) >> clock.time_shift);
-  return clock.time_zero + scaled;
-}
-
 std::vector<Chunk> cut(int32_t cpu, const Trace& trace, const TimeConvRecord& clock) {
   std::vector<Chunk> chunks;
   uint64_t begin = 0;
   for (const TruthPsb& psb : trace.truth.psbs) {
     if (psb.offset_bytes - begin < kChunkBytes) continue;
-    chunks.push_back({cpu, begin, psb.offset_bytes - begin, to_ns(clock, psb.tsc)});
+    chunks.push_back({cpu, begin, psb.offset_bytes - begin, emulate::to_ns(clock, psb.tsc)});
     begin = psb.offset_bytes;
   }
   if (begin < trace.packets.size()) {
     const uint64_t last = trace.truth.psbs.empty() ? 0 : trace.truth.psbs.back().tsc;
-    chunks.push_back({cpu, begin, trace.packets.size() - begin, to_ns(clock, last)});
+    chunks.push_back({cpu, begin, trace.packets.size() - begin, emulate::to_ns(clock, last)});
   }
   return chunks;
 }
@@ -214,7 +201,7 @@ int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
     return fail(status.error());
   }
   if (clock.time_mult == 0) return fail({ErrorCode::missing_part, "the guest's recording has no TIME_CONV: its clock was not stable", 0});
-  const std::map<std::string, uint64_t> summary = read_summary(traced / "summary");
+  const std::map<std::string, uint64_t> summary = emulate::read_summary(traced / "summary");
   std::vector<Trace> traces;
   std::vector<Chunk> chunks;
   for (int32_t cpu = 0;; ++cpu) {

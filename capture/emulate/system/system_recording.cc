@@ -27,6 +27,7 @@
 #include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "perfio/perf_writer.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd::emulate {
 namespace {
@@ -37,25 +38,11 @@ using namespace perfio;
 constexpr uint64_t kChunkBytes = 4 << 20;  // of one AUXTRACE record
 constexpr uint32_t kTraceAttr = 0, kSystemDummyAttr = 1, kSoftwarePmu = 1;
 
-std::map<std::string, uint64_t> read_summary(const std::string& path) {
-  std::map<std::string, uint64_t> values;
-  std::ifstream in(path);
-  std::string name;
-  uint64_t value = 0;
-  while (in >> name >> value) values[name] = value;
-  return values;
-}
-
 /// One cpu's files.
 struct Trace {
   std::shared_ptr<const MappedFile> packets;
   std::vector<uint64_t> psbs;  ///< offset and time of each
 };
-
-uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
-  const auto scaled = static_cast<uint64_t>((static_cast<unsigned __int128>(tsc) * clock.time_mult) >> clock.time_shift);
-  return clock.time_zero + scaled;
-}
 
 AuxtraceInfoRecord info_of(std::map<std::string, uint64_t> summary, const TimeConvRecord& clock, uint32_t pmu_type) {
   constexpr uint64_t kSwitchCpuWide = 3, kNoSnapshot = 0, kPerCpu = 1, kCapTimeZero = 1, kNoFilter = 0, kNoEventTrace = 0;
@@ -372,6 +359,19 @@ class SystemRecording {
 };
 
 }  // namespace
+
+uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
+  return TimeConversion{static_cast<uint16_t>(clock.time_shift), static_cast<uint32_t>(clock.time_mult), clock.time_zero}.to_ns(Tsc{tsc}).value;
+}
+
+std::map<std::string, uint64_t> read_summary(const std::string& path) {
+  std::map<std::string, uint64_t> values;
+  std::ifstream in(path);
+  std::string name;
+  uint64_t value = 0;
+  while (in >> name >> value) values[name] = value;
+  return values;
+}
 
 Result<SystemSummary> write_system_recording(const SystemRecordingOptions& options) { return SystemRecording(options).write(); }
 

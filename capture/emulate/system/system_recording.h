@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "perfio/format/records.h"
 #include "ptdecode/error.h"
 
 namespace ptd::emulate {
@@ -28,5 +30,10 @@ struct SystemSummary {
 /// the kernel's code from before (kcore_dir) and after (kcore_dir_after). Errors: missing_part if the machine left no records or had no stable
 /// clock; no_space if the plugin could not write its files; of the file system.
 [[nodiscard]] Result<SystemSummary> write_system_recording(const SystemRecordingOptions& options);
+
+/// Returns the time of the machine's records at a tick of its clock, which counts all its bits.
+[[nodiscard]] uint64_t to_ns(const perfio::TimeConvRecord& clock, uint64_t tsc);
+/// Returns the numbers that the plugin wrote to its file `summary`, by name; empty if it cannot be read.
+[[nodiscard]] std::map<std::string, uint64_t> read_summary(const std::string& path);
 
 }  // namespace ptd::emulate
