@@ -206,7 +206,7 @@ Command add_report(CLI::App& app) {
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.footer(
-      "The file needs no network and no other file, and has less than 5 MB. It says which lists were cut. Its numbers are those of 'info',\n"
+      "The file needs no network and no other file, and has less than 5 MB. It names the lists that were cut. Its numbers are those of 'info',\n"
       "'stat', 'functions' and 'check'.\n"
       "Examples:\n"
       "  ptdecode report -o run.html              explains ./perf.data\n"

@@ -72,11 +72,11 @@ void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) 
   command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
       ->group(raw)
       ->type_name("FILES");
-  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX); default of --winipt: as the file says")->group(raw)->type_name("N/D");
+  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX); default of --winipt: from the file")->group(raw)->type_name("N/D");
   command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt, --winipt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
       ->group(raw)
       ->type_name("HZ");
-  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: as the file says, else as the packets show")->group(raw)->check(CLI::Range(0, 15));
+  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: from the file, else measured from the packets")->group(raw)->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 }
 

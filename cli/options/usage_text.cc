@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 
 #include "cli/options/perf_words.h"
 #include "analysis/names/nearest_word.h"
@@ -20,6 +21,17 @@ bool has_optional_value(const CLI::Option& option) {
   return name.find('{') != std::string::npos && !name.ends_with("{false}");
 }
 
+/// Replaces CLI11's forms of a type and its check: " TEXT:{a,b}" by " a|b", " UINT:INT in [0 - 15]" by " 0..15", " FILE:FILE" by " FILE".
+std::string plain_type(const std::string& text) {
+  static const std::regex one_of(R"( \w*:\{([^}]*)\})"), range(R"( U?INT:U?INT in \[(\S+) - (\S+)\])"), check(R"((\S):[A-Z]\S*( in \[\S+ - \S+\])?)");
+  if (std::smatch match; std::regex_search(text, match, one_of)) {
+    std::string words = match[1];
+    std::replace(words.begin(), words.end(), ',', '|');
+    return match.prefix().str() + " " + words + match.suffix().str();
+  }
+  return std::regex_replace(std::regex_replace(text, range, " $1..$2"), check, "$1");
+}
+
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -28,7 +40,7 @@ class HelpFormatter : public CLI::Formatter {
     return name;
   }
   std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string value = CLI::Formatter::make_option_opts(option);
+    const std::string value = plain_type(CLI::Formatter::make_option_opts(option));
     return has_optional_value(*option) ? "[=" + value.substr(std::min(value.find_first_not_of(" :"), value.size())) + "]" : value;
   }
 };

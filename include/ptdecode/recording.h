@@ -79,8 +79,8 @@ struct RawOptions {
   /// A file that is missing, or that is not the listed one, is a Finding and a MissingImage.
   std::string modules_path;
   std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
-  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown, or as a dump says
-  std::optional<uint8_t> mtc_period;                  ///< IA32_RTIT_CTL.MTCFreq; without it as a dump says, or as the packets show
+  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown, or from a dump
+  std::optional<uint8_t> mtc_period;                  ///< IA32_RTIT_CTL.MTCFreq; without it from a dump, or measured from the packets
   uint8_t max_nonturbo_ratio = 0;                     ///< nominal frequency ratio; 0: unknown
 };
 
