@@ -1,4 +1,4 @@
-// TimelineAccess: what loaders of a Timeline set and ask. Private to the project.
+// TimelineAccess: settings and facts of a Timeline for its loaders. Private to the project.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// ProcessImage: what a debugger asks about the files of a process: its program, its libraries, the auxiliary vector.
+// ProcessImage: the program, the libraries and the auxiliary vector of a process, for a debugger.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace ptd {
 /// Returns whether no symbol names the function: its name then contains its module.
 [[nodiscard]] bool is_unnamed(const FunctionInfo& function);
 
-/// What tells the modules of one of two recordings from those of the other.
+/// The differences between the modules of one of two recordings and those of the other.
 struct ModuleMatch {
   std::map<std::string, std::string, std::less<>> names;  ///< of modules that the other side has under another name: that name
   std::set<std::string, std::less<>> other_builds;        ///< modules that the other side has in another build

@@ -6,7 +6,7 @@
 
 namespace ptd::cli {
 
-/// Prints what the recording says of itself; returns the exit status.
+/// Prints the metadata of a recording. Returns the exit status.
 int show_info(const InputOptions& input, bool json);
 /// Reads the metadata of the input. Queries no debuginfod server.
 [[nodiscard]] Result<Survey> survey_input(const InputOptions& input);

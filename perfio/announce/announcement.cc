@@ -137,7 +137,7 @@ void shift_numbers(std::vector<std::byte>& record, uint64_t by) {
   if (record.size() < sizeof raw) return;
   std::memcpy(&raw, record.data(), sizeof raw);
   if (raw.version != PTD_ANNOUNCE_VERSION) return;
-  if (raw.kind == PTD_ANNOUNCE_DETACH && raw.size == 0) return;  // nobody listened
+  if (raw.kind == PTD_ANNOUNCE_DETACH && raw.size == 0) return;  // no reader listened
   (raw.kind == PTD_ANNOUNCE_ATTACH || raw.kind == PTD_ANNOUNCE_DETACH ? raw.size : raw.seq) += by;
   std::memcpy(record.data(), &raw, sizeof raw);
 }

@@ -56,7 +56,7 @@ struct Announcement {
 /// Adds to the numbers of a record of this version; also to those that a reader's record names.
 void shift_numbers(std::vector<std::byte>& record, uint64_t by);
 
-/// Sequence numbers that no record has. What they announced happened within `time`. Without numbers: nobody listened then.
+/// Sequence numbers that no record has. What they announced happened within `time`. Without numbers: no reader listened within `time`.
 struct AnnounceGap {
   uint64_t first_seq = 0, count = 0;
   Interval time;

@@ -66,7 +66,7 @@ void ArmSources::append(Entry& entry, Bytes bytes, uint64_t place) {
   entry.bytes.insert(entry.bytes.end(), bytes.begin(), bytes.end());
 }
 
-arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const {
+arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat described, const std::vector<size_t>& members) const {
   // No source has the id that a frame sync would be inside a frame: without any sync the frames are aligned.
   constexpr std::array kSync = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0x7f}};
   const Bytes looked_at = buffer.first(std::min<size_t>(buffer.size(), kLookedAtBytes));
@@ -79,8 +79,8 @@ arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat told, 
         looked_at, format, [&](const arm::FrameRun& run) { (known.test(run.id) ? own : others) += run.bytes.size(); }, [](uint64_t) {});
     return own - std::min(own, others);
   };
-  const arm::FrameFormat other = told == arm::FrameFormat::synced ? arm::FrameFormat::aligned : arm::FrameFormat::synced;
-  return known_bytes(other) > known_bytes(told) ? other : told;
+  const arm::FrameFormat other = described == arm::FrameFormat::synced ? arm::FrameFormat::aligned : arm::FrameFormat::synced;
+  return known_bytes(other) > known_bytes(described) ? other : described;
 }
 
 /// Appends the bytes of a buffer to the sources.

@@ -38,9 +38,8 @@ class ArmSources {
   size_t add_source(ArmSource source);
   [[nodiscard]] const ArmSource& source(size_t index) const { return sources_[index].source; }
 
-  /// How the bytes of a formatted buffer stand, which what tells of it may not know: the format in which they are more of these sources'
-  /// own.
-  [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const;
+  /// Returns the frame format in which most bytes of `buffer` have ids of `members`; `described`, what the recording says, if both have as many.
+  [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat described, const std::vector<size_t>& members) const;
   /// Places in a buffer where bytes are no whole frames.
   struct Losses {
     uint64_t count = 0;

@@ -19,11 +19,11 @@
 
 namespace ptd::emulate {
 
-/// The clock of a recording: the host's time stamp counter, or nanoseconds where the host has none; work_clock() if that is open.
+/// Returns the time of the recording: of work_clock() if that is open, else of the host's time stamp counter, or nanoseconds on a host without one.
 [[nodiscard]] uint64_t read_clock();
 [[nodiscard]] WorkClock& work_clock();
 
-/// Whether a process has lost something and is not recorded further, because a file cannot grow. The first set() tells the recorder.
+/// Set when a file cannot grow: the process has lost something and is not recorded further. The first set() informs the recorder.
 class CutFlag {
  public:
   /// `path`: of the SharedCount kStoppedFile.

@@ -1,4 +1,4 @@
-// GuestConfig: what the host asks of the program that runs in the emulated machine.
+// GuestConfig: the settings that the host passes to the program in the emulated machine.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ struct TraceChoice {
   perfio::EventSpec event;  ///< type, config, levels
   std::string name;         ///< as typed: intel_pt//u
   perfio::AuxMode mode = perfio::AuxMode::full;
-  std::string filter;  ///< in the kernel's words; empty: none
+  std::string filter;  ///< in the kernel's syntax; empty: none
   std::vector<CounterEvent> companions;  ///< events in a group with the trace: they sample it, pause it and resume it
   bool sampled = false;                  ///< the trace is recorded in samples only
 };

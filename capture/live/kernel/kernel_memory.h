@@ -35,7 +35,7 @@ class KernelMemory {
   /// data of the previous read ([Linux] 6.1 mm/vmalloc.c, vread(), and fs/proc/kcore.c), so each page is read after a page with known
   /// content.
   [[nodiscard]] std::vector<std::byte> read_mapped(MemoryExtent extent) const;
-  /// Returns what a kernel with vmcoreinfo says of itself for debuggers of dumps: the value of the line "NUMBER(name)=0x...".
+  /// Returns the value of the line "NUMBER(name)=0x..." of vmcoreinfo, which a kernel has for debuggers of dumps.
   [[nodiscard]] std::optional<uint64_t> number(std::string_view name) const;
 
  private:

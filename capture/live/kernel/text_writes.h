@@ -84,7 +84,7 @@ class TextWrites {
   std::map<int32_t, Sample> open_;      // by cpu: writes whose end was not seen yet
   uint64_t poke_index_ = 0;             // of the fixmap; 0: not known
   std::array<uint64_t, 2 * kStackWords> fits_ = {};  // by half of a stack word: writes whose word it held
-  std::map<uint64_t, uint64_t> pages_;  // virtual by physical page, of code that nobody knew when it was written
+  std::map<uint64_t, uint64_t> pages_;  // virtual by physical page, of code whose address was unknown when it was written
   std::vector<Write> unplaced_;  // writes to code of no known address: of a module or BPF program that is being loaded, mostly
   TextCounts counts_;
 };

@@ -166,7 +166,7 @@ class Walker {
   /// Sets the time bounds for the next fetch from the head item and `state.not_before`.
   void refresh_now(FlowState& state);
   void begin_with(FlowState& state, const Candidate& code);
-  /// Of a flow that stands for others too: its time no longer begins at the versions that it chose, but at `not_before`.
+  /// Lets the time of a flow begin at `not_before` rather than at the versions of code that it chose: for a flow that was chosen among several.
   void forget_chosen_times(FlowState& state, TimeNs not_before);
   /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then. With
   /// `stacks`, returns false if such flows may have other return stacks.

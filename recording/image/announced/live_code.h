@@ -57,7 +57,7 @@ class LiveFunctions {
 
 /// Functions by address; they are disjoint. A range that is passed must not be empty or go beyond the end of memory.
 ///
-/// A patch changes bytes in place if nobody else has them: a section, or a process that was forked since.
+/// A patch changes bytes in place, unless a section or a process that was forked since shares them.
 class LiveCode {
  public:
   explicit LiveCode(LiveFunctions& functions) : functions_(&functions), writer_(functions.new_writer()) {}
