@@ -125,7 +125,7 @@ void CallFlow::look_ahead(const Mark& mark, bool switches) {
 [[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool silent) {
   fill(out_.back());
   dates_.add(resumes, silent);
-  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_undated(false));
 }
 
 // The open branch went `to` there.
@@ -344,7 +344,7 @@ void CallFlow::resolve_unseen(Ip to) {
 void CallFlow::take_mark(const Mark& mark) {
   synced_ = is_dated(mark);
   if (mark.time.last < segment_end_) dates_.set_clock_known();
-  if (synced_) told_in_flow(likeliest(mark), mark.cycles);
+  if (synced_) take_flow_time(likeliest(mark), mark.cycles);
   done_by_ = blocks_done_by_ = synced_ ? mark.time.last : kTimeMax;
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
@@ -382,14 +382,14 @@ void CallFlow::take_event(const Event& event) {
       pending_.reset();
       // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
       const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
-      if (known) told(likeliest(event), event.cycles);
+      if (known) take_packet_time(likeliest(event), event.cycles);
       done_by_ = !known ? kTimeMax : exact ? likeliest(event) : event.time.last;
       if (has_to) begin(event.to, exact);
       return bound(done_by_);
     }
     case EventKind::skipped:  // time passes in this code, without a block
       if (pending_ && has_from) resolve(find(event.from), event.from);
-      if (known) told(likeliest(event), event.cycles);
+      if (known) take_packet_time(likeliest(event), event.cycles);
       return;
     case EventKind::ptwrite:
       return take_ptwrite(event);
@@ -403,7 +403,7 @@ void CallFlow::take_async_branch(const Event& event) {
   if ((event.flags & kEventHasTo) == 0) return leave_traced(event);
   if (pending_ && has_from) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told_in_flow(event);
+  if (is_dated(event)) take_flow_time(event);
   done_by_ = is_dated(event) ? event.time.last : kTimeMax;
   const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
@@ -429,7 +429,7 @@ void CallFlow::leave_traced(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0;
   if (pending_ && has_from && pending_->way != Way::far_call) resolve(find(event.from), event.from);
   pending_.reset();
-  if (is_dated(event)) told_in_flow(event);
+  if (is_dated(event)) take_flow_time(event);
   FlowStep step;
   step.return_to = has_from ? event.from : Ip{};
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
@@ -452,7 +452,7 @@ void CallFlow::take_disabled(const Event& event) {
   const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
   const bool interrupted = async && has_from && !is_kernel_half(event.from);
   if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
-  if (is_dated(event)) async ? told_in_flow(event) : told(likeliest(event), event.cycles);
+  if (is_dated(event)) async ? take_flow_time(event) : take_packet_time(likeliest(event), event.cycles);
   if (is_dated(event)) bound(event.time.last);
   FlowStep step;
   step.kind = FlowKind::pause;
@@ -489,7 +489,7 @@ void CallFlow::take_gap(const Gap& gap) {
   if (comparable && known && (!dates_.timed() || dates_.now() < gap.time.first)) {
     const bool passes = passes_time(gap.time.first);
     if (passes && !lost_branch) prove();
-    if (passes && dates_.now() < done_by_) tell(done_by_, {});
+    if (passes && dates_.now() < done_by_) date_until(done_by_, {});
     if (!passes || !lost_branch) {
       bound(done_by_);
       put_out(dates_.anchor(gap.time.first));
@@ -588,7 +588,7 @@ void CallFlow::finish(TimeNs end) {
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);
-  put_out(dates_.anchor_untold(true));
+  put_out(dates_.anchor_undated(true));
 }
 
 }  // namespace ptd

@@ -341,17 +341,17 @@ class CallFlow {
   void fill(FlowStep& step);
   void push(const FlowStep& step, bool resumes = false);
   void hold(bool resumes, bool silent);
-  void told(TimeNs time, uint64_t cycles);
-  void tell(TimeNs time, std::optional<uint64_t> cycles);
-  void told_in_flow(TimeNs time, uint64_t cycles);
-  void told_in_flow(const Event& event);
+  void take_packet_time(TimeNs time, uint64_t cycles);
+  void date_until(TimeNs time, std::optional<uint64_t> cycles);
+  void take_flow_time(TimeNs time, uint64_t cycles);
+  void take_flow_time(const Event& event);
   /// By `last`, what was executed so far had retired, and the flow was at its last step.
   void bound(TimeNs last) {
     if (last != kTimeMax && flowing_ && dates_.bounds_code() && dates_.timed()) dates_.bound(last);
   }
   /// Whether a packet at this time shows that time has passed since what was executed so far had retired.
   [[nodiscard]] bool passes_time(TimeNs time) const { return done_by_ < time && flowing_ && dates_.bounds_code() && dates_.timed(); }
-  void tell_across(TimeNs time, std::optional<uint64_t> cycles);
+  void date_across_cut(TimeNs time, std::optional<uint64_t> cycles);
   void put_cut(uint64_t position);
   [[nodiscard]] size_t last_step(size_t count) const;
   void put_out(std::span<const FlowDates::Date> dates);

@@ -9,39 +9,39 @@
 namespace ptd {
 
 // A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
-void CallFlow::told(TimeNs time, uint64_t cycles) {
+void CallFlow::take_packet_time(TimeNs time, uint64_t cycles) {
   if (dates_.in_ns()) timed_ = true;
   else time = kTimeMin;  // for the cycles only
   const std::optional<uint64_t> last = dates_.last_count();
   const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
   if (dates_.timed() && time <= dates_.now() && !counts) return bound(done_by_);
-  tell(time, counts ? std::optional(cycles) : std::nullopt);
+  date_until(time, counts ? std::optional(cycles) : std::nullopt);
 }
 
-void CallFlow::tell(TimeNs time, std::optional<uint64_t> cycles) {
-  if (next_cut_ <= time) [[unlikely]] return tell_across(time, cycles);
+void CallFlow::date_until(TimeNs time, std::optional<uint64_t> cycles) {
+  if (next_cut_ <= time) [[unlikely]] return date_across_cut(time, cycles);
   put_out(dates_.anchor(time, cycles));
 }
 
 // A packet says where the flow is at this time. What ran so far had retired by done_by_: the time since then passed in the next instruction, which did
 // not retire, as in a REP MOVSB, or a loop without packets, that is interrupted again and again.
-void CallFlow::told_in_flow(TimeNs time, uint64_t cycles) {
+void CallFlow::take_flow_time(TimeNs time, uint64_t cycles) {
   if (passes_time(time) && !pending_) [[unlikely]] {
-    if (dates_.now() < done_by_) tell(done_by_, {});
+    if (dates_.now() < done_by_) date_until(done_by_, {});
     prove();
   }
-  told(time, cycles);
+  take_packet_time(time, cycles);
 }
 
 // The same of an event at the instruction that did not retire, whose branch has been resolved.
-void CallFlow::told_in_flow(const Event& event) {
+void CallFlow::take_flow_time(const Event& event) {
   const TimeNs time = likeliest(event);
   if ((event.flags & kEventHasFrom) != 0 && !pending_ && passes_time(time)) enter_inlined_at(event.from);
-  told_in_flow(time, event.cycles);
+  take_flow_time(time, event.cycles);
 }
 
 // Dates what waits, and divides the flow at the packet before an end of the window and at this one.
-void CallFlow::tell_across(TimeNs time, std::optional<uint64_t> cycles) {
+void CallFlow::date_across_cut(TimeNs time, std::optional<uint64_t> cycles) {
   if (dates_.timed()) put_cut(dates_.anchor_position());
   put_out(dates_.anchor(time, cycles));
   put_cut(dates_.position());

@@ -165,7 +165,7 @@ std::span<const FlowDates::Date> FlowDates::date_points(TimeNs time, std::option
   return std::span<const Date>(dates_).first(points.size());
 }
 
-std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {
+std::span<const FlowDates::Date> FlowDates::anchor_undated(bool ends) {
   if (!timed_) now_ = std::max(now_, clock_.first);
   const bool timed = timed_, beside_loss = beside_loss_ && !ends;
   const bool by_rate = !ends && rate().instructions != 0;

@@ -102,7 +102,7 @@ class FlowDates {
   }
   /// Dates all points without a packet: at the time estimated from the instructions, or at the last known one if the stream `ends`. Before
   /// the first anchor, that is FlowClock::first: no time passes in code whose time is unknown.
-  std::span<const Date> anchor_untold(bool ends);
+  std::span<const Date> anchor_undated(bool ends);
   /// The segment's last count of core cycles; none before the first.
   [[nodiscard]] std::optional<uint64_t> last_count() const { return last_count_; }
 

@@ -67,7 +67,7 @@ void LossTimes::change(State state, bool resumes) {
   held_.push_back(last_);
   dates_.add(resumes, resumes && was_lost);
   dates_.set_flowing(state == State::flowing);
-  if (held_.size() >= kMaxHeld) put(dates_.anchor_untold(false));
+  if (held_.size() >= kMaxHeld) put(dates_.anchor_undated(false));
 }
 
 // What waits for an instruction was none: it is in the state `becomes`.
@@ -126,7 +126,7 @@ void LossTimes::share_loss(TimeNs first, TimeNs last) {
 }
 
 void LossTimes::take_gap(const Gap& gap) {
-  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) told(gap.time.first);
+  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) take_time(gap.time.first);
   if (last_.state != State::lost) last_.reason = gap.reason;
   synced_ = false;
   settle(State::lost);
@@ -136,7 +136,7 @@ void LossTimes::take_gap(const Gap& gap) {
 }
 
 void LossTimes::take_event(const Event& event) {
-  if (is_dated(event)) told(likeliest(event));
+  if (is_dated(event)) take_time(likeliest(event));
   switch (event.kind) {
     case EventKind::async_branch:
       if ((event.flags & kEventHasTo) != 0) return resume(last_.state != State::flowing);
@@ -157,7 +157,7 @@ void LossTimes::take_event(const Event& event) {
 
 void LossTimes::take_mark(const Mark& mark) {
   synced_ = is_dated(mark);
-  if (synced_) told(likeliest(mark));
+  if (synced_) take_time(likeliest(mark));
   const int32_t tid = mark.tid < 0 && cpu_ < 0 ? stream_tid_ : mark.tid;
   if (tid == last_.tid && mark.pid == last_.pid) return;
   last_.pid = mark.pid;
@@ -181,7 +181,7 @@ void LossTimes::take_steady() {
   const std::span<const Block> blocks = cursor_.pass_marks();
   if (blocks.empty()) return;
   dates_.ran(instructions_of(blocks));
-  told(likeliest(cursor_.mark()));
+  take_time(likeliest(cursor_.mark()));
 }
 
 void LossTimes::take(const Batch& batch) {
@@ -210,8 +210,8 @@ void LossTimes::take(const Batch& batch) {
 
 void LossTimes::finish(TimeNs end) {
   settle(resumed_from_);
-  if (end != kTimeMin && end != kTimeMax) told(end);
-  put(dates_.anchor_untold(true));
+  if (end != kTimeMin && end != kTimeMax) take_time(end);
+  put(dates_.anchor_undated(true));
   pass(dates_.now());
 }
 

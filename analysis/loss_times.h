@@ -65,7 +65,7 @@ class LossTimes {
   void resume(bool waited);
   void settle(State becomes);
   void settle(Change& change, State becomes) const;
-  void told(TimeNs time) {
+  void take_time(TimeNs time) {
     if (!dates_.in_ns()) return;
     if (!dates_.timed() || dates_.now() < time) pass_to(time);
   }

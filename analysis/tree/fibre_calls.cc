@@ -25,7 +25,7 @@ void CallFlow::take_ptwrite(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0;
   if (!follows_fibres_ || !is_fibre(event.payload) || event.aux != sizeof(event.payload) || !flowing_ || !has_from || is_kernel_half(event.from)) return;
   if (pending_) resolve(find(event.from), event.from);
-  if (is_dated(event)) told(likeliest(event), event.cycles);
+  if (is_dated(event)) take_packet_time(likeliest(event), event.cycles);
   FlowStep step;
   step.kind = FlowKind::fibre;
   step.to = Ip{fibre_of(event.payload)};

@@ -49,7 +49,7 @@ inline void CallFlow::move_inlined(Ip ip, FunctionId function, const InlinedPiec
   moves_.push_back({{}, 0, static_cast<uint32_t>(ran), to.chain, function, to.begins});
   last_position_ = dates_.position();
   dates_.add(false);
-  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_untold(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_undated(false));
 }
 
 // The flow is at this block.

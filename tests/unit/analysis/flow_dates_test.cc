@@ -97,9 +97,9 @@ TEST(FlowDates, CodeBeforeTheFirstKnownTimeHasThatTime) {
   for (int i = 0; i < 2; ++i) {
     dates.ran(1000);
     dates.add(false);
-    const std::span<const FlowDates::Date> untold = dates.anchor_untold(false);
-    ASSERT_EQ(untold.size(), 1U);
-    EXPECT_EQ(untold[0].time, kFirst);
+    const std::span<const FlowDates::Date> undated = dates.anchor_undated(false);
+    ASSERT_EQ(undated.size(), 1U);
+    EXPECT_EQ(undated[0].time, kFirst);
   }
   EXPECT_FALSE(dates.timed());
   dates.ran(1000);
