@@ -282,15 +282,15 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
   }
   RawRecord raw;
   while (!sources.empty()) {
-    const auto behind =
+    const auto earliest =
         std::min_element(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.latest < b.latest; });
-    behind->latest_before = behind->latest;
+    earliest->latest_before = earliest->latest;
     bool more = true;
     for (uint64_t i = 0; i < kMergeRecords && more; ++i) {
-      more = next(behind->stream, raw);
-      if (more && !take(raw, queue, behind->latest)) return false;
+      more = next(earliest->stream, raw);
+      if (more && !take(raw, queue, earliest->latest)) return false;
     }
-    if (!more) sources.erase(behind);
+    if (!more) sources.erase(earliest);
     if (sources.empty()) break;
     uint64_t reached = ~0ULL;
     for (const Source& source : sources) reached = std::min(reached, source.latest_before);

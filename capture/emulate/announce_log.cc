@@ -34,8 +34,8 @@ class LoggedProcesses {
     for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
       const std::string name = at->path().filename().string();
       int32_t pid = 0;
-      const auto [behind, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
-      if (bad != std::errc() || pid <= 0 || behind == name.data() + name.size() || *behind != '.' || ended_.contains(name)) continue;
+      const auto [rest, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+      if (bad != std::errc() || pid <= 0 || rest == name.data() + name.size() || *rest != '.' || ended_.contains(name)) continue;
       const auto [place, is_new] = pids.try_emplace(pid);
       if (is_new) place->second = !announce::has_ended(pid);
       if (!place->second) ended_.insert(name);

@@ -44,7 +44,7 @@ Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
 }
 
 /// What became of an instruction that ran.
-enum class Fate : uint8_t { behind_end, right, right_flagged, wrong, wrong_flagged, lost };
+enum class Fate : uint8_t { after_end, right, right_flagged, wrong, wrong_flagged, lost };
 
 /// Sorts the instructions of a segment by the names of their functions.
 class NameCounter {
@@ -176,7 +176,7 @@ class SegmentCompare {
     }
     const bool cut = last_segment && (!truth_ended || t + (truth_.skipped.count - skipped) >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
-      (truth_ended && over ? counts_.untold : counts_.behind_end) += truth_.insns.size() - t + skipped;
+      (truth_ended && over ? counts_.untold : counts_.after_end) += truth_.insns.size() - t + skipped;
     } else if (d != decoded_.size() || t != truth_.insns.size() || skipped != 0) {
       differ(d, decoded_.size(), t, truth_.insns.size(), skipped);
     }
@@ -329,7 +329,7 @@ class SegmentCompare {
     const uint64_t held = t_end - t, ran = held + skipped;
     if (d == d_end && !loops_.empty() && in_loop(d, t, t_end, skipped != 0)) {
       counts_.untold += ran;
-      std::fill(fates_.begin() + static_cast<std::ptrdiff_t>(t), fates_.begin() + static_cast<std::ptrdiff_t>(t_end), Fate::behind_end);
+      std::fill(fates_.begin() + static_cast<std::ptrdiff_t>(t), fates_.begin() + static_cast<std::ptrdiff_t>(t_end), Fate::after_end);
       return;
     }
     for (size_t i = d; i < d_end; ++i) {
@@ -541,7 +541,7 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.windows) text += "; what ran between the windows of AUX samples counts as lost";
-  if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
+  if (c.after_end != 0) text += fmt::format("; {} after the end of the trace", c.after_end);
   if (c.untold != 0) text += fmt::format("; {} not counted by the trace: iterations of loops without packets", c.untold);
   text += '\n';
   if (!c.has_end && c.extra + c.extra_flagged != 0)

@@ -28,7 +28,7 @@ struct TruthCounts {
   uint64_t lost = 0;           ///< of the truth, in the decoder's gaps
   uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
   bool windows = false;        ///< the trace is of AUX samples: what ran between their windows is not traced, and counts as lost
-  uint64_t behind_end =
+  uint64_t after_end =
       0;  ///< of the truth, after the trace's end: no packet covers it, or the thread was killed with packets unwritten
   uint64_t untold = 0;  ///< of the truth, rounds of loops without packets that the trace does not count, as it says or as it ends there
   uint64_t gaps = 0;

@@ -193,7 +193,7 @@ void Follower::contradict(Ip ip, uint64_t offset, GapReason reason) {
   choices_.bounds() = {};  // the versions that the flow took may be wrong
   forget_calls();
   need_address_ = true;
-  told_lost_ = true;
+  gap_given_ = true;
   pop_pending_ = false;
   walked_ = false;
 }
@@ -216,7 +216,7 @@ void Follower::set_place(Ip ip, uint8_t isa) {
   isa_ = isa;
   mode_ = mode_of(isa);
   ip_ = ip;
-  need_address_ = told_lost_ = doubtful_ = fresh_ = pop_pending_ = false;
+  need_address_ = gap_given_ = doubtful_ = fresh_ = pop_pending_ = false;
   run_ = left_ = call_ = 0;
 }
 
@@ -234,7 +234,7 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
   } else if (had_place) {
     // The flow was at another ip or in another mode, so the code lacks the branch that led here.
     contradict(from_branch_ ? branch_ip_ : before, offset);
-    need_address_ = told_lost_ = false;
+    need_address_ = gap_given_ = false;
   } else if (from_indirect && left != 0) {
     left_ = left;
     const uint32_t last = runs_->step(left).next[1];  // the target of its last execution
@@ -363,11 +363,11 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   take_return();
   if (!known()) {
     // The code has an indirect branch but the trace gives no target: the code is not the one that was executed, or the call is unknown.
-    if (!told_lost_ && !need_context_ && from_branch_) {
+    if (!gap_given_ && !need_context_ && from_branch_) {
       contradict(branch_ip_, offset, no_target());
-    } else if (!told_lost_) {
+    } else if (!gap_given_) {
       give_gap(GapReason::bad_packet, {}, kNoSection, offset);
-      told_lost_ = true;
+      gap_given_ = true;
     }
     return;
   }
@@ -446,7 +446,7 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   give_gap(reason, end, section, offset);
   forget_calls();
   need_address_ = true;
-  told_lost_ = true;
+  gap_given_ = true;
   from_branch_ = false;
   walked_ = false;
 }

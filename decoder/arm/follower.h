@@ -87,7 +87,7 @@ class Follower {
   /// Returns whether some code of the timeline has several versions.
   [[nodiscard]] bool code_changes() const { return runs_->changes(); }
   /// Returns whether atoms cannot be followed until the next address or context.
-  [[nodiscard]] bool is_lost() const { return told_lost_ && !known() && !pop_pending_; }
+  [[nodiscard]] bool is_lost() const { return gap_given_ && !known() && !pop_pending_; }
   /// Executes the atom in bit 0.
   void atom(uint64_t atoms, uint64_t offset);
   void address(Ip ip, uint8_t isa, uint64_t offset);
@@ -102,7 +102,7 @@ class Follower {
   /// Returns whether the position of the flow is known, or can be taken from the return stack.
   [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
   /// Returns whether the next packet must tell the target of an indirect branch.
-  [[nodiscard]] bool awaits_target() const { return need_address_ && !need_context_ && !pop_pending_ && from_branch_ && !told_lost_; }
+  [[nodiscard]] bool awaits_target() const { return need_address_ && !need_context_ && !pop_pending_ && from_branch_ && !gap_given_; }
   /// Processes an exception before the current instruction.
   void exception_here(uint32_t number, uint64_t offset);
   /// The next instruction was traced but cancelled: it is not what leads to the next address.
@@ -227,7 +227,7 @@ class Follower {
   bool walked_ = false;    ///< blocks were output since the last address, so an address that differs from ip_ is a contradiction
   bool flowing_ = false;
   bool starting_ = false;  ///< tracing starts; its address has not come yet
-  bool told_lost_ = false;
+  bool gap_given_ = false;
   bool lost_before_ = false;  ///< bytes are missing before the segment, and their gap is not output yet
   Ip branch_ip_;              ///< address of the last taken branch
   bool from_branch_ = false;

@@ -16,7 +16,7 @@ constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception t
 
 bool Follower::continues_like(const Follower& other) const {
   const auto flags = [](const Follower& f) {
-    return std::array{f.need_address_, f.need_context_, f.walked_, f.starting_, f.told_lost_, f.pop_pending_, f.push_allowed_, f.has_exception_};
+    return std::array{f.need_address_, f.need_context_, f.walked_, f.starting_, f.gap_given_, f.pop_pending_, f.push_allowed_, f.has_exception_};
   };
   if (flags(*this) != flags(other) || space_ != other.space_) return false;
   // The last branch matters until the address that follows it, and the place only if it is known or follows from that branch.
@@ -71,7 +71,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   if (tells_place && !known() && !need_context_ && from_branch_ && ip_ < back) {
     // The target of the previous branch is missing from the trace. Continue as if the branch was not taken, like OpenCSD, and mark the
     // blocks.
-    if (!told_lost_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
+    if (!gap_given_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
     doubtful_ = true;
     need_address_ = false;
   }
@@ -150,7 +150,7 @@ void Follower::leave_source(Ip source, uint8_t isa) {
   const uint32_t index = runs_->find(space_, ip_, mode_, when(), choices_);
   if (runs_->run(index).stop == RunStop::waypoint && runs_->run(index).last_ip == source) return leave(index, true);
   need_address_ = true;
-  told_lost_ = true;
+  gap_given_ = true;
 }
 
 /// Executes up to the branch at element.value, which was taken; all P0 instructions before it were not.
@@ -176,8 +176,8 @@ void Follower::source_address(const Element& element) {
     if (passes && run.last_ip < source) return contradict(source, offset);
     if (passes) {
       // The source is not a branch: it was executed, and the flow continues after it.
-      const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
-      if (walk_to(behind, offset)) walked_ = false;
+      const Ip after = source + (mode_ == ExecMode::t32 ? 2U : 4U);
+      if (walk_to(after, offset)) walked_ = false;
       return;
     }
     if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {
@@ -236,7 +236,7 @@ void Follower::simple_event(EventKind kind, const Element& element) {
 
 void Follower::forget_place() {
   need_address_ = need_context_ = true;
-  told_lost_ = true;
+  gap_given_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   exit_ = {};
   forget_calls();

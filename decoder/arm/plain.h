@@ -56,7 +56,7 @@ class PlainFlow {
     taken_ = f.from_branch_;
     need_ = f.need_address_;
     pop_ = f.pop_pending_;
-    told_ = f.told_lost_;
+    gap_given_ = f.gap_given_;
     lost_ = f.is_lost();
     walked_ = f.walked_;
     fresh_ = false;
@@ -88,7 +88,7 @@ class PlainFlow {
     f.from_branch_ = f.left_taken_ = taken_;
     f.need_address_ = need_;
     f.pop_pending_ = pop_;
-    f.told_lost_ = told_;
+    f.gap_given_ = gap_given_;
     f.walked_ = walked_;
     f.fresh_ = fresh_;
     if (out_ == since_) return;
@@ -121,10 +121,10 @@ class PlainFlow {
   bool contradicts(uint64_t atoms, unsigned left) {
     Follower& f = follower_;
     if (run_ == 0) {
-      if (!need_ || pop_ || told_ || !taken_) return false;
+      if (!need_ || pop_ || gap_given_ || !taken_) return false;
       // The code has an indirect branch, but the trace gives no target.
       contradict(branch_ip(), source_.offset(left), follower_.no_target());
-      told_ = lost_ = true;
+      gap_given_ = lost_ = true;
       return true;
     }
     const WaypointRun& run = f.runs_->run(run_);
@@ -268,7 +268,7 @@ class PlainFlow {
       run_ = left_ == 0 ? 0 : steps_[left_].next[1];
       if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
     }
-    need_ = pop_ = told_ = lost_ = walked_ = fresh_ = false;
+    need_ = pop_ = gap_given_ = lost_ = walked_ = fresh_ = false;
     doubt_ = f.is_unsure() ? kDoubt : 0;
     stack_ = has_stack_;
     f.push_allowed_ = true;
@@ -309,7 +309,7 @@ class PlainFlow {
     give_gap(GapReason::no_image, ip_, section, offset);
     follower_.forget_calls();
     taken_ = walked_ = false;
-    need_ = told_ = lost_ = true;
+    need_ = gap_given_ = lost_ = true;
   }
 
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
@@ -333,7 +333,7 @@ class PlainFlow {
   Ip ip_;  ///< position if run_ is 0
   ExecMode mode_ = ExecMode::unknown;
   bool taken_ = false;  ///< whether the branch of left_ was taken
-  bool need_ = false, pop_ = false, told_ = false, lost_ = false, walked_ = false, fresh_ = false;
+  bool need_ = false, pop_ = false, gap_given_ = false, lost_ = false, walked_ = false, fresh_ = false;
   bool has_stack_ = false, stack_ = false;  ///< the trace unit has a return stack; calls are pushed
   bool odd_ = false;                        ///< the follower must process the next atom or address
   uint64_t doubt_ = 0;                      ///< additional flags of output blocks, as bits of a Block

@@ -317,7 +317,7 @@ bool SiteBuilder::extend_heal(const SiteStep& cause, Bytes held, const Mismatch&
     const SiteStep& step = healed.step;
     if (!step.healed || !healed.pooled || step.offset < cause.offset || step.end() > cause.end()) continue;
     if (mismatch.first != step.end() && mismatch.end != step.offset) continue;
-    const bool behind = mismatch.first == step.end();
+    const bool at_end = mismatch.first == step.end();
     std::vector<Byte> content(pool_.begin() + static_cast<ptrdiff_t>(healed.content),
                               pool_.begin() + static_cast<ptrdiff_t>(healed.content + step.size));
     std::vector<Byte> more;
@@ -326,7 +326,7 @@ bool SiteBuilder::extend_heal(const SiteStep& cause, Bytes held, const Mismatch&
       more.push_back({step.time.first, i, held[offset - cause.offset], Level::known, true});
       bytes_[offset] = more.back();
     }
-    content.insert(behind ? content.end() : content.begin(), more.begin(), more.end());
+    content.insert(at_end ? content.end() : content.begin(), more.begin(), more.end());
     healed.content = pool_.size();
     pool_.insert(pool_.end(), content.begin(), content.end());
     healed.step.offset = std::min(step.offset, mismatch.first);
@@ -460,13 +460,13 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
 void SiteBuilder::add_doubts(const SiteInput& input) {
   const std::vector<Interval>& windows = data_.lost_of(input.space);
   if (windows.empty()) return;
-  std::vector<TimeNs> told;
-  for (const SiteStep& step : input.steps) told.push_back(step.time.last);
-  std::sort(told.begin(), told.end());
+  std::vector<TimeNs> known_times;
+  for (const SiteStep& step : input.steps) known_times.push_back(step.time.last);
+  std::sort(known_times.begin(), known_times.end());
   TimeNs from = kTimeMin;
-  for (size_t i = 0; i <= told.size(); ++i) {
-    const bool last = i == told.size();
-    const TimeNs to = last ? kTimeMax : told[i];
+  for (size_t i = 0; i <= known_times.size(); ++i) {
+    const bool last = i == known_times.size();
+    const TimeNs to = last ? kTimeMax : known_times[i];
     const auto begin = std::upper_bound(windows.begin(), windows.end(), from, [](TimeNs t, Interval w) { return t < w.last; });
     const auto end = std::lower_bound(begin, windows.end(), to, [](Interval w, TimeNs t) { return w.first < t; });
     if (last ? begin != end : end - begin > 1) {

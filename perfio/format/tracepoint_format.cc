@@ -76,8 +76,8 @@ TracepointFormats::TracepointFormats(Bytes tracing_data) : data_(tracing_data) {
     const char* const number = all.data() + at + kId.size();
     const char* const end = all.data() + all.size();
     uint64_t id = 0;
-    const auto [behind, error] = std::from_chars(number, end, id);
-    if (error == std::errc() && behind != end && *behind == '\n') ids_.try_emplace(id, at + 1);
+    const auto [rest, error] = std::from_chars(number, end, id);
+    if (error == std::errc() && rest != end && *rest == '\n') ids_.try_emplace(id, at + 1);
   }
 }
 

@@ -47,8 +47,8 @@ struct RingPart {
 [[nodiscard]] inline RingPart overwritten_part(Bytes ring, uint64_t head) {
   if (ring.empty()) return {};
   if (head > ring.size()) return ring_part(ring, head - ring.size(), head);
-  const Bytes behind = ring.subspan(static_cast<size_t>(head));
-  const bool around = std::any_of(behind.begin(), behind.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  const Bytes rest = ring.subspan(static_cast<size_t>(head));
+  const bool around = std::any_of(rest.begin(), rest.end(), [](std::byte byte) { return byte != std::byte{0}; });
   return around ? ring_part(ring, head, head + ring.size()) : ring_part(ring, 0, head);
 }
 

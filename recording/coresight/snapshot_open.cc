@@ -107,11 +107,11 @@ void take_profile(std::string_view type, arm::TraceConfig& config) {
     return;
   }
   for (size_t at = name.find('v'); at != std::string::npos; at = name.find('v', at + 1)) {
-    const size_t behind = name.find_first_not_of("0123456789.", at + 1);
-    if (behind == at + 1) continue;
+    const size_t after = name.find_first_not_of("0123456789.", at + 1);
+    if (after == at + 1) continue;
     config.v7_core = name[at + 1] == '7' || name[at + 1] == '6';
-    if (behind == std::string::npos) return;
-    std::string_view profile = std::string_view(name).substr(behind);
+    if (after == std::string::npos) return;
+    std::string_view profile = std::string_view(name).substr(after);
     if (profile.starts_with('e')) profile.remove_prefix(1);
     if (profile.starts_with('-')) profile.remove_prefix(1);
     config.m_profile = profile.starts_with('m');

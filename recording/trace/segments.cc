@@ -204,8 +204,8 @@ void SegmentIndex::keep(const Entries& entries) {
 }
 
 size_t SegmentIndex::stretch_of(uint64_t offset_bytes) const {
-  const auto behind = std::upper_bound(starts_.begin(), starts_.end(), offset_bytes);
-  return behind == starts_.begin() ? 0 : static_cast<size_t>(behind - starts_.begin()) - 1;
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), offset_bytes);
+  return after == starts_.begin() ? 0 : static_cast<size_t>(after - starts_.begin()) - 1;
 }
 
 uint64_t SegmentIndex::stretch_end(size_t stretch) const {
@@ -269,9 +269,9 @@ std::optional<PsbEntry> SegmentIndex::next(uint64_t offset_bytes) const {
 std::optional<PsbEntry> SegmentIndex::previous(uint64_t offset_bytes) const {
   for (size_t i = starts_.empty() ? 0 : stretch_of(offset_bytes) + 1; i-- > 0;) {
     const Entries& entries = entries_of(i);
-    const auto behind = std::lower_bound(entries.begin(), entries.end(), offset_bytes,
+    const auto found = std::lower_bound(entries.begin(), entries.end(), offset_bytes,
                                          [](const PsbEntry& entry, uint64_t value) { return entry.offset_bytes < value; });
-    if (behind != entries.begin()) return *std::prev(behind);
+    if (found != entries.begin()) return *std::prev(found);
   }
   return std::nullopt;
 }
@@ -336,17 +336,17 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
 
 AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& timing, std::vector<std::byte>& scratch) const {
   AuxSegment segment;
-  const auto behind = next(entry.offset_bytes + 1);
-  const uint64_t end = behind ? behind->offset_bytes : stream_->end_offset();
+  const auto following = next(entry.offset_bytes + 1);
+  const uint64_t end = following ? following->offset_bytes : stream_->end_offset();
   const Seam* seam = stream_->seam_after(entry.offset_bytes);
   const bool cut_by_seam = seam != nullptr && seam->offset_bytes <= end;
   const uint64_t own_end = cut_by_seam ? seam->offset_bytes : end;
-  const uint64_t tail = !behind || cut_by_seam ? 0 : behind->tail_bytes;
+  const uint64_t tail = !following || cut_by_seam ? 0 : following->tail_bytes;
   segment.bytes = stream_->read(entry.offset_bytes, own_end + tail, scratch);
   const uint64_t own_size = own_end - entry.offset_bytes;
   segment.tail_bytes = segment.bytes.size() > own_size ? segment.bytes.size() - own_size : 0;
-  segment.break_after = !behind || cut_by_seam || segment.bytes.size() < own_size;
-  if (cut_by_seam && (!behind || seam->why == AuxBreak::snapshot)) segment.lost_after = seam->why;
+  segment.break_after = !following || cut_by_seam || segment.bytes.size() < own_size;
+  if (cut_by_seam && (!following || seam->why == AuxBreak::snapshot)) segment.lost_after = seam->why;
   segment.stream_offset_bytes = entry.offset_bytes;
   segment.cpu = stream_->cpu;
   segment.tid = stream_->tid;
@@ -355,7 +355,7 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   if (is_arm_ && !timeless_ && timing.use_time) segment.timestamps = timestamps_of(entry, own_end, timing);
   const bool undated = is_arm_ ? timeless_ || !timing.use_time : segment.time.first == kTimeMin;
   if (undated && timing.use_written) segment.written = written_of(entry, own_end, timing);
-  if (tail != 0) segment.tail_tsc = clock_.check_of(*behind);
+  if (tail != 0) segment.tail_tsc = clock_.check_of(*following);
   const auto before = previous(entry.offset_bytes);
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
   if (!before) {

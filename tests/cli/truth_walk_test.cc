@@ -174,7 +174,7 @@ TEST(TruthWalk, MemoryDoesNotGrowWithWhatAFileClaims) {
   const auto counts = compare_with_truth(**recording, 0, file.path(), {"*"}, [](uint64_t) {});
   ASSERT_TRUE(counts.ok());
   EXPECT_EQ(counts->truth, kInsns * kTimes);
-  EXPECT_EQ(counts->right + counts->wrong + counts->wrong_flagged + counts->lost + counts->behind_end + counts->untold, counts->truth);
+  EXPECT_EQ(counts->right + counts->wrong + counts->wrong_flagged + counts->lost + counts->after_end + counts->untold, counts->truth);
   EXPECT_LT(peak_bytes(), uint64_t{3} << 29);
 }
 

@@ -200,15 +200,15 @@ void EtmEncoder::settle(uint64_t next) {
   if (!has_waiting_) return;
   has_waiting_ = false;
   at_target_ = true;
-  const uint64_t behind = waiting_ip_ + waiting_.length_bytes;
+  const uint64_t after = waiting_ip_ + waiting_.length_bytes;
   const bool branch = waiting_.cls != ArmClass::isb;
-  const bool taken = !waiting_.conditional || next != behind;
+  const bool taken = !waiting_.conditional || next != after;
   if (!branch || !taken || !put_source(waiting_ip_)) atom(taken);
   put_due_context();
   if (!branch || !taken) return;
   if (waiting_.link) {
     if (stack_.size() == kStackDepth) stack_.erase(stack_.begin());
-    stack_.push_back(behind);
+    stack_.push_back(after);
   }
   if (waiting_.cls != ArmClass::indirect) return;
   if (waiting_.detail == ArmDetail::ret && !waiting_.link && !stack_.empty() && stack_.back() == next) {

@@ -132,12 +132,12 @@ Result<uint64_t> parse_ring_bytes(const std::string& text, uint64_t page_bytes) 
   const uint64_t number = std::strtoull(text.c_str(), &end, 10);
   constexpr uint64_t kMost = 1ULL << 40;
   uint64_t unit = page_bytes;
-  const std::string behind = end;
-  if (behind == "K" || behind == "k") unit = kKilo;
-  if (behind == "M" || behind == "m") unit = kKilo * kKilo;
-  if (behind == "G" || behind == "g") unit = kKilo * kKilo * kKilo;
-  if (behind == "B" || behind == "b") unit = 1;
-  if (number == 0 || number > kMost / unit || (unit == page_bytes && !behind.empty())) return bad;
+  const std::string suffix = end;
+  if (suffix == "K" || suffix == "k") unit = kKilo;
+  if (suffix == "M" || suffix == "m") unit = kKilo * kKilo;
+  if (suffix == "G" || suffix == "g") unit = kKilo * kKilo * kKilo;
+  if (suffix == "B" || suffix == "b") unit = 1;
+  if (number == 0 || number > kMost / unit || (unit == page_bytes && !suffix.empty())) return bad;
   return number * unit;
 }
 

@@ -313,7 +313,7 @@ void SessionKeeper::set(Counter counter, uint64_t value) {
 
 void SessionKeeper::on_record(size_t ring, Bytes record) {
   const EventRings& rings = events_->rings()[ring];
-  const uint64_t behind = rings.ring->position() + record.size();
+  const uint64_t after = rings.ring->position() + record.size();
   if (read_record_header(record).type == kRecordLost) {
     record = news_of_lost(events_->rings()[ring], record);
     if (record.empty()) return;
@@ -325,10 +325,10 @@ void SessionKeeper::on_record(size_t ring, Bytes record) {
   // The kernel turns a trace off that has lost something (LiveEvent::restart()).
   if (rings.role == RingRole::trace && says_trace_was_cut(record)) resume_.push_back(ring);
   if (rings.role == RingRole::target) follow(record);
-  if (rings.role != RingRole::kernel) return log_->append({EntryKind::record, static_cast<uint16_t>(ring), behind, record});
+  if (rings.role != RingRole::kernel) return log_->append({EntryKind::record, static_cast<uint16_t>(ring), after, record});
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))];
   record = without_excess(record, attr, scratch_);
-  log_->append({EntryKind::record, static_cast<uint16_t>(ring), behind, record});
+  log_->append({EntryKind::record, static_cast<uint16_t>(ring), after, record});
   capture_->on_record(record, attr);
 }
 

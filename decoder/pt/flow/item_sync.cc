@@ -86,12 +86,12 @@ void ItemReader::read_fup_of_overflow() {
   };
   uint64_t ip = cursor_.last_ip;
   if (!next() || packet.kind != PacketKind::fup || !decompress_ip(packet, ip)) return;
-  const uint64_t at = offset, behind = ahead.offset();
+  const uint64_t at = offset, after = ahead.offset();
   const bool is_other = start_.has_ip && start_.ip.value != ip;
   if (!segment_.after_overflow && (is_other || !next() || (packet.kind != PacketKind::tnt_short && packet.kind != PacketKind::tnt_long))) return;
-  if (config_.errata.apl12 && is_off_at(behind)) return;
+  if (config_.errata.apl12 && is_off_at(after)) return;
   pass_time(at);
-  reader_.seek(behind);
+  reader_.seek(after);
   cursor_.last_ip = ip;
   start_.has_ip = true;
   start_.ip = Ip{ip};

@@ -52,7 +52,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   flow.penalty = 0;
   flow.pins.clear();
   missing_.clear();
-  flow.mode_told = items_.start().mode != ExecMode::unknown;
+  flow.mode_given = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
   const SyncState& start = items_.start();
   state.mode = start.mode;

@@ -62,7 +62,7 @@ struct Flow {
   uint16_t block_flags = 0;
   Mark mark;  ///< the last mark output
   bool mark_valid = false;
-  bool mode_told = false;  ///< the segment gave an execution mode, and RFLAGS.IF
+  bool mode_given = false;  ///< the segment gave an execution mode, and RFLAGS.IF
   uint32_t penalty = 0;    ///< number of unlikely candidates taken
   std::vector<Pin> pins;   ///< valid within the segment
 

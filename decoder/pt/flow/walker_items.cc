@@ -297,9 +297,9 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   Item told = item;
   told.value = static_cast<uint64_t>(mode);
   uint8_t flags = kEventHasTo;
-  if (mode == state.mode && flow.mode_told) return;
-  if (!flow.mode_told) flags |= kEventStatus;
-  flow.mode_told = true;
+  if (mode == state.mode && flow.mode_given) return;
+  if (!flow.mode_given) flags |= kEventStatus;
+  flow.mode_given = true;
   finish_block(flow, 0);
   state.mode = mode;
   state.mark_due = true;
@@ -316,7 +316,7 @@ void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
   Item told = item;
   told.value = on ? 1 : 0;
   finish_block(flow, 0);
-  give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_told ? 0 : kEventStatus)), {}, ip);
+  give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_given ? 0 : kEventStatus)), {}, ip);
 }
 
 // Marks the blocks up to the branch at the flow's ip, because a packet shows that the flow may not have come this way.
