@@ -40,18 +40,20 @@ enum class FlowKind : uint8_t {
   moves,       ///< of CallTree only: an InlinedRun
 };
 
+// FlowStep::flags. Bits 8 and 16 have two meanings, by kind. Only a test of steps that cannot be pauses may leave out the kind for kFlowUnseen.
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
 inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
 /// System call or software interrupt; pause: the kernel, entered by a call or interrupt, is not traced.
 inline constexpr uint8_t kFlowFar = 4;
-inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
-inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
-inline constexpr uint8_t kFlowWindow = 16;     ///< pause: another snapshot or AUX sample begins after it, and what runs in between is unknown
-inline constexpr uint8_t kFlowUncertain = 64;  ///< the branch, or what it led to, is in flow that is ambiguous or suspect
-inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
+inline constexpr uint8_t kFlowBreakpoint = 8;   ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowAfterCall = 8;    ///< ret: the instruction before `to` is a CALL
+inline constexpr uint8_t kFlowUnseen = 16;      ///< not pause: `to` is not known: it is outside the traced code
+inline constexpr uint8_t kFlowWindow = 16;      ///< pause: another snapshot or AUX sample begins after it, and what runs in between is unknown
+inline constexpr uint8_t kFlowHalted = 32;      ///< pause, begin: the core waits in HLT, MWAIT or the like
+inline constexpr uint8_t kFlowUncertain = 64;   ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
 
+// FlowStep::landing is one of these, or a distance, which is less than 2^30 either way (FunctionFinder::landing_of()).
 /// FlowStep::landing of a jump or return: `to` is the landing pad of an exception.
 inline constexpr int32_t kLandsHere = INT32_MIN;
 /// FlowStep::landing of a call or jump: it enters setjmp, or the like. longjmp goes on where that returns to.

@@ -9,6 +9,7 @@
 namespace ptd {
 namespace {
 
+// A pause with kFlowWindow, the bit of kFlowUnseen, begins a group too: take_inside() takes no pause.
 constexpr uint8_t kDoubtful = kFlowUnseen | kFlowUncertain | kFlowHalted | kFlowEstimated;
 
 }  // namespace
