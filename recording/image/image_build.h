@@ -30,6 +30,7 @@ struct UserMapping {
   bool assumed = false;  ///< it is a guess that this file is mapped there
   bool again = false;    ///< anonymous memory, or a file's, that was mapped there before
   bool was_writable = false;  ///< a private mapping that is, or was, writable and executable: the program may have changed its code
+  bool now_writable = false;  ///< a file's that was mapped there before, and was not writable
   std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
 

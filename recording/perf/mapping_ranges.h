@@ -85,8 +85,12 @@ inline std::vector<SharedRanges::Range> cut(SharedRanges& ranges, uint64_t first
 /// A part of a mapping.
 struct MappedPiece {
   uint64_t first = 0, size_bytes = 0;
-  bool again = false;  ///< it was there before
+  bool again = false;         ///< it was there before
+  bool now_writable = false;  ///< again, but the program could not write to it before
 };
+
+/// How a mapping compares with the last one at its place.
+enum class MappedBefore : uint8_t { other, same, now_writable };
 
 /// Not thread-safe.
 class AnonymousRanges {
@@ -161,25 +165,25 @@ class AnonymousRanges {
 /// The files that are mapped at each address. Not thread-safe.
 class MappedFiles {
  public:
-  /// Adds mapping number `index` and returns it in pieces: those that were there before are where the last mapping was one for which is_same(number) is
-  /// true.
-  template <typename IsSame>
-  std::vector<MappedPiece> add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const IsSame& is_same) {
+  /// Adds mapping number `index` and returns it in pieces. compare(number) returns, as MappedBefore, how the last mapping at a place compares with it.
+  template <typename Compare>
+  std::vector<MappedPiece> add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const Compare& compare) {
     SharedRanges& ranges = ranges_[space];
     const uint64_t end = first + size_bytes;
     std::vector<MappedPiece> pieces;
     uint64_t at = first;
-    const auto put = [&](uint64_t to, bool again) {
+    const auto put = [&](uint64_t to, MappedBefore before) {
       if (to <= at) return;
-      if (pieces.empty() || pieces.back().again != again) pieces.push_back({at, 0, again});
+      const bool again = before != MappedBefore::other, now_writable = before == MappedBefore::now_writable;
+      if (pieces.empty() || pieces.back().again != again || pieces.back().now_writable != now_writable) pieces.push_back({at, 0, again, now_writable});
       pieces.back().size_bytes += to - at;
       at = to;
     };
     for (const SharedRanges::Range& known : cut(ranges, first, end)) {
-      put(known.first, false);
-      put(known.end, is_same(known.content));
+      put(known.first, MappedBefore::other);
+      put(known.end, compare(known.content));
     }
-    put(end, false);
+    put(end, MappedBefore::other);
     ranges.insert({first, end, index});
     return pieces;
   }

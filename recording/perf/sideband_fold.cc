@@ -434,13 +434,14 @@ bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
   return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
 }
 
-/// Whether a process announced changes to a file's code that is mapped where it was before. They or the file may be the content then.
+/// Keeps what a process announced of a file's code that is mapped where it was before: this or the file may be the content then. Returns whether the
+/// rest of the code is as it was, too. What the process can write to from then on is assumed.
 bool SidebandFold::keeps_changes(const UserMapping& mapping) {
   const auto changes = [&](SpaceId space) { return announced_.changes(space, mapping.ip, mapping.size_bytes); };
   if (announced_.empty() || complete_spaces_.contains(mapping.space)) return false;
   if (!changes(mapping.space) && forks_.find_above(mapping.space, changes) == kNoSpace) return false;
-  announced_.remap(mapping.space, mapping.pid, {mapping.from, mapping.ip.value, mapping.size_bytes});
-  return true;
+  announced_.remap(mapping.space, mapping.pid, {mapping.from, mapping.ip.value, mapping.size_bytes, mapping.now_writable});
+  return !mapping.now_writable;
 }
 
 void SidebandFold::fold_mappings(const perfio::Features& features) {

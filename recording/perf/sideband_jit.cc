@@ -272,8 +272,8 @@ void SidebandFold::add_mapping(UserMapping mapping) {
   }
 }
 
-// Whether two mappings show the same bytes at an address, unless the program wrote to them.
-static bool is_same_file(const UserMapping& a, const UserMapping& b) {
+// Two mappings of the same file show the same bytes at an address, unless the program wrote to them.
+static MappedBefore compare(const UserMapping& a, const UserMapping& b) {
   const auto path = [](const UserMapping& mapping) {
     constexpr std::string_view kDeleted = " (deleted)";
     const std::string_view path = mapping.path;
@@ -281,8 +281,9 @@ static bool is_same_file(const UserMapping& a, const UserMapping& b) {
   };
   const bool other_build = !a.build_id.empty() && !b.build_id.empty() && a.build_id != b.build_id;
   const bool other_file = a.file_id.inode != 0 && b.file_id.inode != 0 && a.file_id.inode != b.file_id.inode;
-  return path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build && !other_file &&
-         a.was_writable == b.was_writable && a.label == b.label;
+  const bool is_same = path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build && !other_file && a.label == b.label;
+  if (!is_same) return MappedBefore::other;
+  return b.was_writable && !a.was_writable ? MappedBefore::now_writable : MappedBefore::same;
 }
 
 // The record of a changed protection looks like that of a new mapping. One of the same file at the same place keeps what the program wrote there.
@@ -297,12 +298,13 @@ void SidebandFold::add_file_mapping(UserMapping mapping) {
   const uint64_t offset = mapping.file_offset_bytes;
   for (const WritableCode::Piece& part : writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
     mapping.was_writable = part.was_writable;
-    const auto is_same = [&](size_t before) { return is_same_file(mappings_[before], mapping); };
-    for (const MappedPiece& piece : mapped_files_.add(mapping.space, part.first, part.size_bytes, mappings_.size(), is_same)) {
+    const auto compared = [&](size_t before) { return compare(mappings_[before], mapping); };
+    for (const MappedPiece& piece : mapped_files_.add(mapping.space, part.first, part.size_bytes, mappings_.size(), compared)) {
       mapping.ip = Ip{piece.first};
       mapping.size_bytes = piece.size_bytes;
       mapping.file_offset_bytes = offset + (piece.first - begin.value);
       mapping.again = piece.again;
+      mapping.now_writable = piece.now_writable;
       mappings_.push_back(mapping);
     }
   }

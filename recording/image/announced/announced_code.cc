@@ -56,7 +56,7 @@ class AnnouncedCode::Space {
 
   void apply(const Change& change) {
     const Announcement& what = change.what;
-    pass(change.time.first);
+    pass(change.time.first, std::max(change.time.first, TimeNs{std::max<uint64_t>(change.time.last.value, 1) - 1}));
     if (!who_.names_only && !is_mapped(what.address, what.size_bytes)) return refuse(change);
     if (change.open) return leave_open(change);
     switch (what.kind) {
@@ -72,7 +72,7 @@ class AnnouncedCode::Space {
         return;
     }
   }
-  void finish() { pass(kTimeMax); }
+  void finish() { pass(kTimeMax, kTimeMax); }
   /// Returns what a child starts with that is forked at this time. What `changing` has begun by then is in it, as assumed.
   [[nodiscard]] State fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
     State child{live_.fork(), files_};
@@ -91,8 +91,8 @@ class AnnouncedCode::Space {
 
   // Anonymous memory that became executable by `until` shows the code that was announced there before. Changes to a file's code that was mapped again
   // are not certain from then on.
-  void pass(TimeNs until) {
-    for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= until; ++next_remapped_) {
+  void pass(TimeNs until, TimeNs remapped_until) {
+    for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= remapped_until; ++next_remapped_) {
       const Remapped& range = remapped_[next_remapped_];
       files_.remap(range, [&](uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip) { doubt_left(address, size, left, skip, range.when); });
     }
@@ -108,11 +108,47 @@ class AnnouncedCode::Space {
     });
   }
 
+  // Whether a file's code became writable then, and has a section of its own from then on.
+  [[nodiscard]] bool became_writable(uint64_t address, TimeNs when) const {
+    const auto [first, last] = std::ranges::equal_range(remapped_, when, {}, &Remapped::when);
+    return std::any_of(first, last, [address](const Remapped& each) { return each.now_writable && address - each.address < each.size_bytes; });
+  }
+
+  // The section at `when`, or the one that it follows because the file's code became writable after `since`.
+  [[nodiscard]] SectionId mapped_at(uint64_t address, TimeNs when, TimeNs since) const {
+    for (;;) {
+      const SectionId id = mappings_.section_at(who_.space, Ip{address}, when);
+      const TimeNs begun = id == kNoSection ? kTimeMin : mappings_.section(id).live.first;
+      if (begun <= since || !became_writable(address, begun)) return id;
+      when = TimeNs{begun.value - 1};
+    }
+  }
+
+  // When the change can have been made: not before the file's code there became writable.
+  [[nodiscard]] Interval time_of(const Change& change) const {
+    const SectionId id = who_.any_remapped ? mappings_.section_at(who_.space, Ip{change.what.address}, change.time.last) : kNoSection;
+    const TimeNs begun = id == kNoSection ? kTimeMin : mappings_.section(id).live.first;
+    return {begun > change.time.first && became_writable(change.what.address, begun) ? begun : change.time.first, change.time.last};
+  }
+
+  // The section of a file's code that became writable during the change would hide what counts from the begin.
+  void add_over_writable(const Change& change, const LiveFunction& what) {
+    uint64_t address = change.what.address, skip = 0;
+    for (uint64_t part = 0; who_.any_remapped && skip < change.what.size_bytes; address += part, skip += part) {
+      const SectionId id = mappings_.section_at(who_.space, Ip{address}, change.time.last);
+      if (id == kNoSection) return;
+      const Section& section = mappings_.section(id);
+      part = std::min<uint64_t>(change.what.size_bytes - skip, section.size_bytes - (address - section.ip.value));
+      if (section.live.first > change.time.first && became_writable(address, section.live.first))
+        add_section(address, part, what, section.live.first, false, skip);
+    }
+  }
+
   // What a change left there is still so, or the file's code is there again: the latter is taken where nothing was left.
   void doubt_left(uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip, TimeNs when) {
     for (uint64_t part = 0; !who_.names_only && size != 0; address += part, skip += part, size -= part) {
       const SectionId id = mappings_.section_at(who_.space, Ip{address}, when);
-      if (id == kNoSection || id != mappings_.section_at(who_.space, Ip{address}, left.told)) return;
+      if (id == kNoSection || mapped_at(address, when, left.told) != mappings_.section_at(who_.space, Ip{address}, left.told)) return;
       Section section = mappings_.section(id);
       const uint64_t offset = address - section.ip.value;
       part = std::min<uint64_t>(size, section.size_bytes - offset);
@@ -209,7 +245,7 @@ class AnnouncedCode::Space {
   void add_edit(const Change& change, const std::vector<std::byte>& new_bytes) {
     if (who_.names_only) return;
     const uint64_t offset = change.what.record_offset_bytes;
-    image_.builder.add_edit({who_.space, Ip{change.what.address}, change.old_bytes, new_bytes, change.time, EditOrigin::announced, -1, offset});
+    image_.builder.add_edit({who_.space, Ip{change.what.address}, change.old_bytes, new_bytes, time_of(change), EditOrigin::announced, -1, offset});
   }
 
   // `what` does not change any more.
@@ -268,7 +304,10 @@ class AnnouncedCode::Space {
       add_edit(change, {code.begin(), code.end()});
     }
     add_section(address, size, what, is_edit ? change.time.last : change.time.first);
-    if (!is_edit) add_to_children(change, what);
+    if (!is_edit) {
+      add_over_writable(change, what);
+      add_to_children(change, what);
+    }
     note_left(address, what, change.time.last);
     set_live(address, std::move(what), change.time.first);
   }

@@ -14,31 +14,35 @@ namespace ptd {
 struct Remapped {
   TimeNs when;
   uint64_t address = 0, size_bytes = 0;
+  bool now_writable = false;  ///< and it is a section of its own from then on, whose bytes are the file's
 };
 
-/// What announced changes left in each place, since it was reported to be mapped last. Also of memory that is no file's. Not thread-safe.
+/// What announced changes left in each place. Also of memory that is no file's. Not thread-safe.
 class ChangedFiles {
  public:
-  explicit ChangedFiles(LiveFunctions& functions) : code_(functions) {}
+  explicit ChangedFiles(LiveFunctions& functions) : certain_(functions), all_(functions) {}
 
   /// A change that ended at `done` left this, whose bytes never change. Without bytes: it took the code away, or did not give it.
   void set(uint64_t address, LiveFunction left, TimeNs done) {
     left.told = done;
-    code_.set(address, std::move(left));
+    all_.set(address, left);
+    certain_.set(address, std::move(left));
   }
-  /// Calls doubt(address, size, left, skip) for what each change left that ended before, once: `size` bytes of `left`, after the first `skip`.
+  /// Calls doubt(address, size, left, skip) for what each change left that ended before: `size` bytes of `left`, after the first `skip`. What is doubted
+  /// stays so, and a later range has it only if it becomes writable.
   template <typename Doubt>
   void remap(const Remapped& range, const Doubt& doubt) {
-    code_.each(range.address, range.size_bytes, [&](uint64_t begin, const LiveFunction& left) {
+    const LiveCode& code = range.now_writable ? all_ : certain_;
+    code.each(range.address, range.size_bytes, [&](uint64_t begin, const LiveFunction& left) {
       const uint64_t first = std::max(begin, range.address), end = std::min(begin + left.size_bytes, range.address + range.size_bytes);
       if (left.told >= range.when) return;
       doubt(first, end - first, left, first - begin);
-      code_.cut(first, end - first);
+      certain_.cut(first, end - first);
     });
   }
 
  private:
-  LiveCode code_;
+  LiveCode certain_, all_;
 };
 
 }  // namespace ptd

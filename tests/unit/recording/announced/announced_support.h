@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstring>
@@ -55,12 +56,14 @@ class Announced : public ::testing::Test {
     record.file_offset_bytes = ++records_ * 64;
     fold_.on_record(record);
   }
-  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time, uint64_t size_bytes = 4096) {
+  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time, uint64_t size_bytes = 4096, uint32_t prot = 0) {
     perfio::MmapRecord record;
     record.pid = record.tid = pid;
     record.addr = address;
     record.size_bytes = size_bytes;
     record.path = path;
+    record.prot = prot;
+    record.flags = prot == 0 ? 0 : MAP_PRIVATE;
     feed(record, time, pid);
   }
   struct What {

@@ -22,6 +22,7 @@ class TwoLibraries : public SavedInFolder {
 
 class PatchedFile : public Announced {
  protected:
+  static constexpr uint32_t kReadExec = PROT_READ | PROT_EXEC, kAll = kReadExec | PROT_WRITE;
   static constexpr uint64_t kBase = 0x20000, kAt = kBase + image_test::SmallElf::kCodeOffset;
   static constexpr SpaceId kChildSpace{3};
 
@@ -29,6 +30,7 @@ class PatchedFile : public Announced {
     image_.source.set_saved(std::make_shared<TwoLibraries>());
     map(kPid, kBase, "/lib/one.so", 50);
   }
+  void protect(uint32_t prot, uint64_t time, int32_t pid = kPid) { map(pid, kBase, "/lib/one.so", time, 4096, prot); }
   void patch(uint64_t address, int before, int after, uint64_t time, int32_t pid = kPid) {
     say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = address, .code = bytes_of({before})}, time, pid);
     say({.kind = PTD_ANNOUNCE_PATCH, .address = address, .code = bytes_of({after})}, time + 5, pid);
@@ -137,6 +139,70 @@ TEST_F(PatchedFile, OtherPartsOfItAreMapped) {
   EXPECT_EQ(got(kAt + 1, 450), certain(0x21));
   EXPECT_EQ(got(kAt + 2, 350), certain(0x71));
   EXPECT_EQ(got(kAt + 2, 450), assumed(0x71));
+}
+
+// What is writable from then on is assumed, and what was announced stays.
+TEST_F(PatchedFile, ItsMappingBecomesWritable) {
+  patch(kAt, 0x11, 0x12, 100);
+  load(kAt + 1, {0x61}, 100);
+  protect(kReadExec, 200);
+  patch(kAt + 2, 0x31, 0x32, 250);
+  protect(kAll, 300);
+  patch(kAt, 0x12, 0x13, 400);
+  protect(kReadExec, 500);
+  protect(kAll, 600);
+  finish();
+  EXPECT_EQ(got(kAt + 1, 150), certain(0x61));
+  EXPECT_EQ(got(kAt + 2, 280), certain(0x32));
+  EXPECT_EQ(got(kAt + 3, 280), certain(0x41));
+  for (const uint64_t time : {350, 450, 550, 650}) {
+    EXPECT_EQ(got(kAt + 1, time), assumed(0x61)) << time;
+    EXPECT_EQ(got(kAt + 2, time), assumed(0x32)) << time;
+    EXPECT_EQ(got(kAt + 3, time), assumed(0x41)) << time;
+  }
+  EXPECT_EQ(got(kAt, 350), certain(0x12)) << "the next patch found it";
+  EXPECT_EQ(got(kAt, 450), certain(0x13));
+  EXPECT_EQ(got(kAt, 550), assumed(0x13));
+  EXPECT_EQ(got(kAt, 650), assumed(0x13));
+}
+
+TEST_F(PatchedFile, ItsMappingBecomesWritableInAChange) {
+  load(kAt, {0x61, 0x71}, 100);
+  say({.phase = PTD_ANNOUNCE_BEGIN, .address = kAt + 2, .size = 1}, 200);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = kAt + 1, .code = bytes_of({0x71})}, 200);
+  protect(kAll, 210);
+  protect(kReadExec, 220);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kAt + 1, .code = bytes_of({0x72})}, 230);
+  say({.address = kAt + 2, .code = bytes_of({0x62})}, 230);
+  finish();
+  EXPECT_EQ(got(kAt, 250), assumed(0x61));
+  EXPECT_EQ(got(kAt + 1, 250), certain(0x72));
+  EXPECT_EQ(got(kAt + 2, 250), certain(0x62));
+  EXPECT_EQ(got(kAt + 3, 250), assumed(0x41));
+  EXPECT_EQ(data_.timeline.findings().size(), 1U) << "of the file that could be written to";
+}
+
+TEST_F(PatchedFile, ItsMappingBecomesWritableInAChild) {
+  load(kAt, {0x61}, 100);
+  feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
+  protect(kAll, 200, 40);
+  protect(kReadExec, 300, 40);
+  finish();
+  EXPECT_EQ(got(kAt, 180, kChildSpace), certain(0x61));
+  EXPECT_EQ(got(kAt, 250, kChildSpace), assumed(0x61));
+  EXPECT_EQ(got(kAt, 350, kChildSpace), assumed(0x61));
+  EXPECT_EQ(got(kAt + 1, 350, kChildSpace), assumed(0x21));
+  EXPECT_EQ(got(kAt, 350), certain(0x61));
+}
+
+TEST_F(PatchedFile, AnotherMappingThatBecomesWritable) {
+  load(kAt, {0x61}, 100);
+  map(kPid, kBase, "/lib/two.so", 200);
+  map(kPid, kBase, "/lib/one.so", 300);
+  protect(kAll, 400);
+  finish();
+  EXPECT_EQ(got(kAt, 350), certain(0x11));
+  EXPECT_EQ(got(kAt, 450), assumed(0x11));
 }
 
 // A file that is mapped again has its own code where the other was unloaded, or moved away.

@@ -123,11 +123,13 @@ TEST(LatestMappings, LikeASearchBackward) {
 TEST(MappedFiles, OneThatWasThereBefore) {
   MappedFiles files;
   constexpr SpaceId kParent{1}, kChild{2};
-  const auto is_even = [](uint64_t number) { return number % 2 == 0; };
+  const auto compare = [](uint64_t number) {
+    return number % 2 != 0 ? MappedBefore::other : number == 12 ? MappedBefore::now_writable : MappedBefore::same;
+  };
   const auto add = [&](SpaceId space, uint64_t first, uint64_t size, size_t number) {
     std::string text;
-    for (const MappedPiece& piece : files.add(space, first, size, number, is_even))
-      text += std::to_string(piece.first) + "+" + std::to_string(piece.size_bytes) + (piece.again ? " again " : " ");
+    for (const MappedPiece& piece : files.add(space, first, size, number, compare))
+      text += std::to_string(piece.first) + "+" + std::to_string(piece.size_bytes) + (piece.now_writable ? " writable" : "") + (piece.again ? " again " : " ");
     return text;
   };
   EXPECT_EQ(add(kParent, 100, 50, 2), "100+50 ");
@@ -139,7 +141,7 @@ TEST(MappedFiles, OneThatWasThereBefore) {
   EXPECT_EQ(add(kParent, 110, 30, 10), "110+10 again 120+10 130+10 again ") << "another file in between";
   EXPECT_EQ(add(kChild, 110, 30, 12), "110+30 again ");
   files.replace(kChild, 120, 1);
-  EXPECT_EQ(add(kChild, 110, 30, 14), "110+10 again 120+1 121+19 again ");
+  EXPECT_EQ(add(kChild, 110, 30, 14), "110+10 writable again 120+1 121+19 writable again ");
 }
 
 }  // namespace
