@@ -26,7 +26,7 @@ void add_call_options(CLI::App& command, CallWords& words) {
   add_input_options(command, words.input);
   add_thread_filters(command, words.cpus, words.pids, words.tids);
   command.add_option("--comm,--comms", words.comms, "these command names only; '\\,' is a comma in a name");
-  command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'. Calls that began long before A are known once the flow returns to them");
+  command.add_option("--time", words.time, "from A to B: A,B in seconds; see 'ptdecode script --help'. Calls that began long before A are known once the flow returns to them");
 }
 
 void add_inline_option(CLI::App& command, CallWords& words) {

@@ -234,7 +234,7 @@ Command add_packets(CLI::App& app) {
   command.add_flag("--plain", words->plain, "offset, packet and fields only, in the columns of libipt's ptdump");
   command.add_flag("--tsc", words->with_tsc, "also show times as TSC ticks");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_option("--time", words->time, "from A to B: A,B or A, or ,B, also 10%-20% and A,+5ms; of CoreSight trace, the segments that overlap it");
+  command.add_option("--time", words->time, "from A to B, in seconds: A,B or A, or ,B, also 10%-20% and A,+5ms; of CoreSight trace, the segments that overlap it");
   command.footer(
       "Examples:\n"
       "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"

@@ -216,7 +216,7 @@ Command add_replay(CLI::App& app) {
   command.add_flag("--gdb", words->gdb, "serve GDB's remote protocol, on standard input and output unless --port is given");
   command.add_option("--port", words->port, "wait for one client on this port of 127.0.0.1 (0: any free port)")->check(CLI::Range(0, 65535));
   add_thread_filters(command, words->cpus, words->pids, words->tids);
-  command.add_option("--time", words->time, "from A to B: A,B; see 'ptdecode script --help'");
+  command.add_option("--time", words->time, "from A to B: A,B in seconds; see 'ptdecode script --help'");
   command.add_option("--symbol-dir", words->symbols, "the folder for the files of 'monitor symbols' (default: a temporary one)");
   command.footer(
       "The recording holds the flow of instructions and the code, not data: the pc is known, all other registers are unavailable, and so is\n"

@@ -307,7 +307,7 @@ Command add_script(CLI::App& app) {
                                                      "The call tree also shows their callees; JSON lists only the calls themselves");
   command
       .add_option("--time", words->times,
-                  "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
+                  "from A to B, in seconds as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
   command.add_option("--diff", words->diff, "where two runs of the same work, A and B, begin to differ: threads are matched by name, functions by name")
       ->expected(2)

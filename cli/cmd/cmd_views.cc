@@ -146,7 +146,7 @@ Command add_timeline(CLI::App& app) {
   add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
-  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns; a note of the enclosing call counts the calls");
+  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns (ns, us, ms, s); a note of the enclosing call counts the calls");
   command.add_option("--size", words->size, "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
   command.footer(
       "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"

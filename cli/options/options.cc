@@ -141,7 +141,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
 
   const std::string how = "Decoding";
   command.add_flag("--no-time", input.no_time, "ignore all times: only the packets choose between versions of code")->group(how);
-  command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us")->group(how)->type_name("TIME");
+  command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us (ns, us, ms, s)")->group(how)->type_name("TIME");
   command.add_flag("--freeze", input.freeze, "ignore text pokes: patched code keeps its first bytes. Code that is mapped, loaded or compiled (JIT) later is still used")->group(how);
   command.add_flag("--strict", input.strict, "exit with 3 if flow was lost, or if records, files or times of packets contradict each other")->group(how);
   command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error; warnings remain")->group(how);
@@ -223,7 +223,7 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   options.anchors = !input.no_anchors;
   if (!input.slack.empty()) {
     const Result<uint64_t> slack = parse_duration_ns(input.slack);
-    if (!slack) return slack.error();
+    if (!slack) return Error{slack.error().code, "--slack: " + slack.error().message, 0};
     options.slack_ns = *slack;
   }
   if (!input.drop_poke.empty()) {

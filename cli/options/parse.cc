@@ -105,6 +105,7 @@ std::optional<uint64_t> parse_amount(std::string_view number, std::initializer_l
 Result<uint64_t> parse_duration_ns(std::string_view text) {
   const std::optional<uint64_t> ns = parse_amount(text, {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
   if (!ns) return bad_option(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
+  if (!text.ends_with('s') && text.find_first_not_of("0.") != std::string_view::npos) return bad_option(fmt::format("'{0}' has no unit: give ns, us, ms or s, as in {0}us", text));
   return *ns;
 }
 

@@ -75,10 +75,11 @@ Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
   return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * *value / 100))};
 }
 
-// `after`: what "+5ms" counts from.
+// `after`: what "+5ms" and "+0.005" count from.
 Result<TimeNs> moment(std::string_view text, const TimeScale& scale, TimeNs after) {
   if (text.starts_with('+')) {
-    const Result<uint64_t> length = parse_duration_ns(text.substr(1));
+    const std::string_view word = text.substr(1);
+    const Result<uint64_t> length = word.ends_with('s') ? parse_duration_ns(word) : parse_seconds_ns(word);
     if (!length) return bad_window(fmt::format("--time: {}", length.error().message));
     if (after == kTimeMin) return bad_window("--time: the recording has no start time to count from");
     return TimeNs{after.value > kTimeMax.value - *length ? kTimeMax.value : after.value + *length};

@@ -263,7 +263,7 @@ Result<live::TriggerChoice> parse_trigger(const std::string& text) {
   if (condition != std::string::npos) {
     const std::string words = text.substr(condition + kCondition.size());
     const Result<uint64_t> parsed = parse_duration_ns(words);
-    if (!parsed || *parsed == 0 || !words.ends_with('s'))
+    if (!parsed || *parsed == 0)
       return Error{ErrorCode::bad_option, "record: --trigger: '" + text.substr(condition + 1) + "' is not a duration such as duration>5ms (ns, us, ms, s)", 0};
     duration_ns = *parsed;
   }

@@ -146,10 +146,11 @@ TEST(Values, Times) {
 TEST(Values, DurationsListsAndDrops) {
   EXPECT_EQ(*parse_duration_ns("50us"), 50'000U);
   EXPECT_EQ(*parse_duration_ns("1s"), 1'000'000'000U);
-  EXPECT_EQ(*parse_duration_ns("7"), 7U);
+  EXPECT_EQ(*parse_duration_ns("0"), 0U);
+  EXPECT_THAT(parse_duration_ns("7").error().message, HasSubstr("'7' has no unit: give ns, us, ms or s"));
   EXPECT_EQ(*parse_duration_ns("1.5ms"), 1'500'000U);
   EXPECT_EQ(*parse_duration_ns("0.000000001s"), 1U);
-  for (const char* text : {"", "us", "1h", "99999999999s"}) EXPECT_FALSE(parse_duration_ns(text).ok()) << text;
+  for (const char* text : {"", "us", "1h", "0.5", "99999999999s"}) EXPECT_FALSE(parse_duration_ns(text).ok()) << text;
   EXPECT_THAT(*parse_number_list("-C", "1,3-5"), ElementsAre(1, 3, 4, 5));
   for (const char* text : {"", "a", "5-3", "1-", "0-99999999", "1,,2", "4294967296"}) {
     EXPECT_FALSE(parse_number_list("-C", text).ok()) << text;

@@ -31,6 +31,8 @@ TEST(TimeWords, OfTheRecording) {
   EXPECT_EQ(*parse_time_words("50%-100.0%", scale), (Interval{TimeNs{150 * kSecond}, kTimeMax}));
   EXPECT_EQ(*parse_time_words("+5ms,+1ms", scale), at(100'005'000'000, 100'006'000'000));
   EXPECT_EQ(*parse_time_words("150,+2s", scale), at(150 * kSecond, 152 * kSecond));
+  EXPECT_EQ(*parse_time_words("150,+0.001", scale), at(150 * kSecond, 150'001'000'000)) << "a number without a unit is one of seconds";
+  EXPECT_EQ(*parse_time_words("+1,+2", scale), at(101 * kSecond, 103 * kSecond));
   EXPECT_EQ(*parse_time_words(",+2s", scale), (Interval{kTimeMin, TimeNs{102 * kSecond}}));
 }
 
@@ -41,7 +43,7 @@ TEST(TimeWords, OfARecordingWithoutEnd) {
   EXPECT_EQ(*parse_time_words("+0.1ms,", scale), (Interval{TimeNs{100'000'100'000}, kTimeMax}));
   EXPECT_FALSE(parse_time_words("10%-20%", scale).ok());
   for (const char* text : {"+5ms,", ",+5ms"}) EXPECT_FALSE(parse_time_words(text, {{kTimeMin, kTimeMax}, std::nullopt}).ok()) << text;
-  for (const char* text : {"+.5ms,", "+1.ms,", "+1.5.2ms,", "+0.0000000001s,", "+1.-5ms,", "+ms,"})
+  for (const char* text : {"+.5ms,", "+1.ms,", "+1.5.2ms,", "+1.5.2,", "+,", "+0.0000000001s,", "+1.-5ms,", "+ms,"})
     EXPECT_FALSE(parse_time_words(text, scale).ok()) << text;
 }
 

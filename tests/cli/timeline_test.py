@@ -197,10 +197,12 @@ class Timeline(unittest.TestCase):
         self.assertEqual([text.split(",")[0] for track, text, _ in instants if name[track] == "gaps"], ["no_image"])
 
     def test_usage(self):
-        for words in (("--min", "soon"), ("--min", "-1us"), ("--size", "some")):
+        for words in (("--min", "soon"), ("--min", "-1us"), ("--size", "some"), ("--min", "1000"), ("--slack", "10")):
             done = run("timeline", "-i", KERNEL, "-o", self.folder / "x", *words)
             self.assertEqual(done.returncode, 2)
             self.assertIn(words[0], done.stderr)
+            if words[1].isdigit():
+                self.assertIn(f"'{words[1]}' has no unit: give ns, us, ms or s, as in {words[1]}us", done.stderr)
 
 
 if __name__ == "__main__":
