@@ -54,6 +54,7 @@ StatCounts count_streams(const Recording& recording, const StatRequest& request,
   std::mutex mutex;
   StatCounts counts;
   counts.streams.resize(streams.size());
+  counts.is_decoded = !request.packets_only;
   counts.losses.span = dated_span(recording);
   for (const uint32_t stream : streams) counts.total_bytes += recording.streams()[stream].size_bytes;
   progress.set_total(counts.total_bytes);
@@ -65,6 +66,7 @@ StatCounts count_streams(const Recording& recording, const StatRequest& request,
   const auto work = [&] {
     for (size_t i = next++; i < streams.size(); i = next++) {
       const StreamInfo& info = counts.streams[i].info = recording.streams()[streams[i]];
+      counts.streams[i].is_decoded = counts.is_decoded;
       LossTimes losses(recording.contexts(), info.cpu, info.tid, counts.losses.span, flow_clock(recording, streams[i], schedule));
       count_stream(recording, streams[i], request, each, counts.streams[i], losses, progress);
       const std::lock_guard lock(mutex);
@@ -94,13 +96,15 @@ std::vector<std::string> losses_of(const Recording& recording) {
 }
 
 nlohmann::json stat_report_json(const Recording& recording, const StatCounts& counts) {
-  nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"streams", nlohmann::json::array()}};
+  nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"decoded", counts.is_decoded}, {"streams", nlohmann::json::array()}};
   for (const StreamStat& stat : counts.streams) json["streams"].push_back(stat_json(stat));
   json["findings"] = nlohmann::json::object();
   for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;
   json["records_lost"] = losses_of(recording);
-  json["missing_code"] = missing_json(rank_missing(counts.gaps, recording, counts.total_bytes));
-  json["loss_times"] = loss_json(counts.losses, recording);
+  if (counts.is_decoded) {
+    json["missing_code"] = missing_json(rank_missing(counts.gaps, recording, counts.total_bytes));
+    json["loss_times"] = loss_json(counts.losses, recording);
+  }
   const LostRecords& lost = recording.lost();
   json["lost"] = {{"records", lost.lost_records},
                   {"count", lost.records},

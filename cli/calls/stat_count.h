@@ -27,6 +27,7 @@ struct StatCounts {
   std::vector<StreamStat> streams;  ///< as requested
   LossSum losses;
   GapTally gaps;
+  bool is_decoded = true;    ///< if not, only packets are counted
   uint64_t total_bytes = 0;  ///< of trace
 };
 

@@ -43,8 +43,8 @@ void print_text(const Recording& recording, const StatCounts& counts) {
     uncertain += stat.uncertain_instructions;
     gaps += stat.gaps.total();
   }
-  output.write(
-      fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps));
+  output.write(counts.is_decoded ? fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps)
+                                 : "all streams: not decoded (--packets-only): instructions and gaps are not known\n");
   const LostRecords& lost = recording.lost();
   if (lost.lost_records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
     output.write(
@@ -62,6 +62,8 @@ void print_text(const Recording& recording, const StatCounts& counts) {
 }
 
 int run_stat(const StatWords& words) {
+  if (words.packets_only && words.input.strict)
+    return report_error({ErrorCode::contradictory_options, "stat: --strict needs the flow, which --packets-only does not decode", 0});
   std::vector<int32_t> cpus;
   if (!words.cpus.empty()) {
     Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);

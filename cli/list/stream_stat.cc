@@ -198,27 +198,8 @@ std::string windows_text(const StreamStat& stat) {
   return text;
 }
 
-}  // namespace
-
-std::string stat_text(const StreamStat& stat) {
-  const bool is_core = !stat.info.core.empty();
-  const std::string_view protocol = arm::name(stat.info.protocol);
-  const bool named = stat.info.source.starts_with(protocol);  // "ETMv4 of cpu 0", of a recording by perf
-  std::string text = stat.info.source.empty() ? std::string()
-                                              : fmt::format("{}{}{}, id 0x{:x}{}{}\n", stat.info.source, named ? "" : ", ", named ? "" : protocol,
-                                                            stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
-  text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
-                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
-                      time_text(stat.info.time));
-  text += windows_text(stat);
-  text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
-  text += "  packets\n";
-  for (size_t i = 0; i < stat.packets.size(); ++i) {
-    if (stat.packets[i] != 0) text += fmt::format("    {:<18} {:>13}\n", short_name(static_cast<pt::PacketKind>(i)), stat.packets[i]);
-  }
-  for (const auto& [kind, count] : stat.arm_packets) text += fmt::format("    {:<18} {:>13}\n", kind, count);
-  if (stat.bad_bytes != 0) text += fmt::format("    invalid packet bytes     {:>7}\n", stat.bad_bytes);
-  text += "  events\n";
+std::string flow_text(const StreamStat& stat) {
+  std::string text = "  events\n";
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (stat.events[i] != 0) text += fmt::format("    {:<18} {:>13}\n", name(static_cast<EventKind>(i)), stat.events[i]);
   }
@@ -240,17 +221,55 @@ std::string stat_text(const StreamStat& stat) {
   return text;
 }
 
+void add_flow(nlohmann::json& json, const StreamStat& stat) {
+  json["instructions"] = stat.instructions;
+  json["blocks"] = stat.blocks;
+  json["int3_hits"] = stat.int3_hits;
+  json["uncertain_instructions"] = stat.uncertain_instructions;
+  for (size_t i = 0; i < kEventKinds; ++i) {
+    if (stat.events[i] != 0) json["events"][name(static_cast<EventKind>(i))] = stat.events[i];
+  }
+  for (const ShownFlag& shown : kShownFlags) {
+    const size_t bit = bit_of(shown.flag);
+    json["code"][shown.name] = {{"blocks", stat.flagged_blocks[bit]}, {"instructions", stat.flagged_instructions[bit]}};
+  }
+  json["gaps"] = nlohmann::json::object();
+  for (int i = 0; i < kGapReasons; ++i) {
+    const GapTally::Count& count = stat.gaps.by_reason()[static_cast<size_t>(i)];
+    if (count.gaps != 0) json["gaps"][name(static_cast<GapReason>(i))] = {{"count", count.gaps}, {"lost_bytes", count.lost_bytes}};
+  }
+}
+
+}  // namespace
+
+std::string stat_text(const StreamStat& stat) {
+  const bool is_core = !stat.info.core.empty();
+  const std::string_view protocol = arm::name(stat.info.protocol);
+  const bool named = stat.info.source.starts_with(protocol);  // "ETMv4 of cpu 0", of a recording by perf
+  std::string text = stat.info.source.empty() ? std::string()
+                                              : fmt::format("{}{}{}, id 0x{:x}{}{}\n", stat.info.source, named ? "" : ", ", named ? "" : protocol,
+                                                            stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
+  text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
+                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
+                      time_text(stat.info.time));
+  text += windows_text(stat);
+  if (stat.is_decoded) text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
+  text += "  packets\n";
+  for (size_t i = 0; i < stat.packets.size(); ++i) {
+    if (stat.packets[i] != 0) text += fmt::format("    {:<18} {:>13}\n", short_name(static_cast<pt::PacketKind>(i)), stat.packets[i]);
+  }
+  for (const auto& [kind, count] : stat.arm_packets) text += fmt::format("    {:<18} {:>13}\n", kind, count);
+  if (stat.bad_bytes != 0) text += fmt::format("    invalid packet bytes     {:>7}\n", stat.bad_bytes);
+  return stat.is_decoded ? text + flow_text(stat) : text;
+}
+
 nlohmann::json stat_json(const StreamStat& stat) {
   nlohmann::json json = {{"cpu", stat.info.cpu},
                          {"tid", stat.info.tid},
                          {"bytes", stat.info.size_bytes},
                          {"segments", stat.segments},
                          {"time_ns", {stat.info.time.first.value, stat.info.time.last.value}},
-                         {"instructions", stat.instructions},
-                         {"blocks", stat.blocks},
-                         {"int3_hits", stat.int3_hits},
-                         {"bad_bytes", stat.bad_bytes},
-                         {"uncertain_instructions", stat.uncertain_instructions}};
+                         {"bad_bytes", stat.bad_bytes}};
   for (size_t i = 0; i < stat.packets.size(); ++i) {
     if (stat.packets[i] != 0) json["packets"][std::string(short_name(static_cast<pt::PacketKind>(i)))] = stat.packets[i];
   }
@@ -261,20 +280,9 @@ nlohmann::json stat_json(const StreamStat& stat) {
     json["protocol"] = arm::name(stat.info.protocol);
     json["trace_id"] = stat.info.trace_id;
   }
-  for (size_t i = 0; i < kEventKinds; ++i) {
-    if (stat.events[i] != 0) json["events"][name(static_cast<EventKind>(i))] = stat.events[i];
-  }
-  for (const ShownFlag& shown : kShownFlags) {
-    const size_t bit = bit_of(shown.flag);
-    json["code"][shown.name] = {{"blocks", stat.flagged_blocks[bit]}, {"instructions", stat.flagged_instructions[bit]}};
-  }
   if (!stat.windows.empty())
     json["windows"] = {{"samples", stat.windows}, {"bytes", stat.window_bytes}, {"undecoded", stat.undecoded_windows}};
-  json["gaps"] = nlohmann::json::object();
-  for (int i = 0; i < kGapReasons; ++i) {
-    const GapTally::Count& count = stat.gaps.by_reason()[static_cast<size_t>(i)];
-    if (count.gaps != 0) json["gaps"][name(static_cast<GapReason>(i))] = {{"count", count.gaps}, {"lost_bytes", count.lost_bytes}};
-  }
+  if (stat.is_decoded) add_flow(json, stat);
   return json;
 }
 

@@ -20,6 +20,7 @@ inline constexpr size_t kBlockFlagBits = 7;
 /// Plain counters.
 struct StreamStat {
   StreamInfo info;
+  bool is_decoded = true;  ///< if not, only the packets and windows are counted
   std::array<uint64_t, pt::kPacketKinds> packets{};
   std::map<std::string, uint64_t> arm_packets;  ///< of CoreSight, by name
   uint64_t segments = 0;

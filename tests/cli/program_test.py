@@ -707,6 +707,24 @@ class PerfData(unittest.TestCase):
 class Damaged(unittest.TestCase):
     """Messages give the error, the file, and what to do."""
 
+    def test_stat_of_packets_says_nothing_of_the_flow(self):
+        words = raw_words(case("pt-lldb-multifile"))  # its flow has a gap: test_gap_counts_and_strict
+        stat = json.loads(run("stat", *words, "--json", "--packets-only").stdout)
+        self.assertIs(stat["decoded"], False)
+        for name in ("gaps", "instructions", "uncertain_instructions", "code", "events"):
+            self.assertNotIn(name, stat["streams"][0])
+        for name in ("loss_times", "missing_code"):
+            self.assertNotIn(name, stat)
+        whole = json.loads(run("stat", *words, "--json").stdout)
+        self.assertIs(whole["decoded"], True)
+        self.assertEqual(whole["streams"][0]["packets"], stat["streams"][0]["packets"])
+        text = run("stat", *words, "--packets-only").stdout
+        self.assertIn(b"all streams: not decoded (--packets-only)", text)
+        for word in (b"  gaps", b"0 instructions", b"uncertain"):
+            self.assertNotIn(word, text)
+        refused = run("stat", *words, "--packets-only", "--strict")
+        self.assertEqual((refused.returncode, b"--packets-only" in refused.stderr), (2, True), refused.stderr)
+
     def damaged(self, content):
         """Returns stat --json, and the text of stat and check, for a perf.data file with this content."""
         with tempfile.TemporaryDirectory() as folder:
