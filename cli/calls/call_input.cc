@@ -11,7 +11,6 @@
 #include "cli/options/thread_filters.h"
 #include "cli/options/time_words.h"
 #include "cli/calls/loss_report.h"
-#include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
@@ -58,9 +57,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     if (!range) return range.error();
     filter.times.push_back(*range);
   }
-  // No record dates the streams of CoreSight snapshots and captures; their packets may.
-  for (uint32_t i = 0; recording.has_time_conversion() && i < recording.streams().size(); ++i)
-    made->has_time_ |= recording.streams()[i].time.first != kTimeMin || recording.arm_config(i) != nullptr;
+  made->has_time_ = cli::has_time(recording);
   if (is_part_of_trace(recording)) say_on_error(std::string("ptdecode: warning: ") + kPartOfTrace + "\n");
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   made->streams_ = matching_streams(filter, recording);

@@ -9,6 +9,7 @@
 
 #include "cli/options/options.h"
 #include "cli/options/script_options.h"
+#include "cli/report/filter_check.h"
 #include "cli/report/missing_report.h"
 #include "cli/text/output.h"
 #include "ptdecode/call_walk.h"
@@ -89,9 +90,7 @@ class CallInput {
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }
   /// Returns why a recording is not timed(): half a sentence.
-  [[nodiscard]] const char* why_untimed() const {
-    return recording_->has_time_conversion() ? "the trace contains no time" : "the frequency of the trace's clock is not known; give it with --clock-freq";
-  }
+  [[nodiscard]] const char* why_untimed() const { return cli::why_untimed(*recording_); }
   /// After the walk: whether a packet gave a time. Otherwise durations mean nothing.
   [[nodiscard]] bool timed() const { return timed_; }
   /// Prints on standard error what was lost, or that nothing matched the filters. Returns the exit status: kExitUsage if nothing matched.

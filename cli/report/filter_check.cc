@@ -69,6 +69,17 @@ Interval span_of(const Recording& recording) {
 
 }  // namespace
 
+bool has_time(const Recording& recording) {
+  bool any = false;
+  for (uint32_t i = 0; recording.has_time_conversion() && i < recording.streams().size(); ++i)
+    any |= recording.streams()[i].time.first != kTimeMin || recording.arm_config(i) != nullptr;
+  return any;
+}
+
+const char* why_untimed(const Recording& recording) {
+  return recording.has_time_conversion() ? "the trace contains no time" : "the frequency of the trace's clock is not known; give it with --clock-freq";
+}
+
 bool ever_named(const ScriptOptions& options, const Recording& recording, int32_t tid, Interval during) {
   bool is_wanted = options.comms.empty();
   Interval named;
@@ -136,10 +147,12 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
     const std::string near = nearest_word(comm, {names.begin(), names.end()});
     hint += fmt::format("; no thread is named '{}'{}", comm, near.empty() ? "" : fmt::format(" (there is '{}')", near));
   }
+  const bool untimed = !options.times.empty() && !has_time(recording);
+  if (untimed) hint += fmt::format("; {}", why_untimed(recording));
   const bool may_have_none = !options.itrace.instructions && !options.itrace.any_branch();  // of the events that were asked for
   if (may_have_none && hint.empty() && impossible_filters(options, recording).empty()) return {};
   const Interval span = span_of(recording);
-  if (std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
+  if (!untimed && std::any_of(options.times.begin(), options.times.end(), [&](const Interval& range) { return range.overlaps(span); }))
     hint += "; lines have the time of the timing packet before them, so a range between two such packets may have none";
   return fmt::format("nothing matched {}{}; 'ptdecode info' lists threads, cpus and times", filters, hint);
 }

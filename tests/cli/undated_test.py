@@ -267,6 +267,12 @@ class Undated(unittest.TestCase):
                 self.assertNotRegex(client.monitor(command), r"\b0\.0{9}", command)
         self.assertEqual(run("export", "-q", "-i", recording, "-o", database).returncode, 0)
         self.assert_no_times(database)
+        for command in (["functions"], ["script"], ["script", "--itrace=b"], ["packets"], ["coverage"]):
+            done = run(*command, "-i", recording, "--time", "1,2")
+            self.assertEqual(done.returncode, 2, command)
+            self.assertIn("nothing matched --time; the trace contains no time;", done.stderr, command)
+            self.assertNotIn("timing packet", done.stderr, command)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_unknown_times_are_not_compared(self):
