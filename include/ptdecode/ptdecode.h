@@ -4,7 +4,7 @@
  *  - A function that can fail returns a ptd_code. PTD_OK is 0. If `message` is not NULL and the call fails, *message gets one sentence that
  *    names the file, option or argument; the caller frees it with ptd_free(). On success *message is NULL, and also if there is no memory
  *    for the sentence.
- *  - Nothing prints, aborts, throws, or changes signal handlers or locale.
+ *  - Nothing prints, aborts, throws, or changes the locale or signal handlers, but for that of SIGBUS if it has none (docs/C-API.md, Signals).
  *  - A handle is opaque. Every function checks it: NULL, a freed handle and a handle of another type give PTD_ERROR_INVALID_HANDLE.
  *  - Every struct that the caller allocates begins with `size`. Set it to sizeof of the struct (the PTD_INIT macro does, and zeroes the
  *    rest). Structs grow at their end only, in multiples of 8 bytes, and 0 in a new field means what the older version did. A library that
