@@ -62,7 +62,7 @@ std::string ipc_text(const FunctionTotals& totals) {
 /// What the columns are made for.
 struct Columns {
   uint64_t all_self = 0;
-  bool timed = false, cycles = false;
+  bool times = false, cycles = false;  ///< times: not instructions
 };
 
 /// Returns the module of a name, unless the name contains it.
@@ -85,7 +85,7 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
   const FunctionTotals& t = *row.totals;
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
   std::string line = fmt::format("{:>10} ", t.calls);
-  if (columns.timed) {
+  if (columns.times) {
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
     const auto sum = [&t](uint64_t ns) { return t.has_times() ? (t.estimated != 0 ? "~" : "") + duration_text(ns) : std::string("-"); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
@@ -103,23 +103,23 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
 }
 
 void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& rows, CallInput& input) {
-  const bool timed = input.timed();
+  const bool times = input.timed() && words.sort != "instructions";
   const FunctionTable& functions = input.functions();
-  Columns columns{0, timed, false};
+  Columns columns{0, times, false};
   for (const FunctionRow& row : rows) {
-    columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
+    columns.all_self += times ? row.totals->self_ns : row.totals->self_instructions;
     columns.cycles = columns.cycles || row.totals->self_cycles != 0;
   }
   Output& output = standard_output();
   output.write(fmt::format("     calls {} {}function{}\n",
-                           timed ? "     self     %     total   waiting       p50       p99       max" : "     self insn     %     total insn",
-                           columns.cycles ? "  ipc " : "", timed ? "" : fmt::format("     ({})", input.why_untimed())));
+                           times ? "     self     %     total   waiting       p50       p99       max" : "     self insn     %     total insn",
+                           columns.cycles ? "  ipc " : "", input.timed() ? "" : fmt::format("     ({})", input.why_untimed())));
   const size_t width = words.full_names ? 0 : terminal_columns();
   const size_t shown_rows = words.rows(rows.size());
   for (size_t i = 0; i < shown_rows; ++i)
     output.write(line_of(rows[i], columns, functions, width));
   const auto end = rows.begin() + static_cast<std::ptrdiff_t>(shown_rows);
-  if (timed && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
+  if (times && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
     output.write("~: the times of some calls are estimates, because flow or a TSC is missing beside them; --format json has their number\n");
   if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
@@ -317,7 +317,7 @@ Command add_functions(CLI::App& app) {
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
-  command.add_option("--sort", words->sort, "self, total, calls, max or instructions")
+  command.add_option("--sort", words->sort, "self, total, calls, max or instructions, which lists instructions in place of times")
       ->check(CLI::IsMember({"self", "total", "calls", "max", "instructions"}));
   command.add_option("--diff", words->diff, "compare two recordings A and B: what got slower or faster, by function and by call path")
       ->expected(2)

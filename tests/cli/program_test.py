@@ -224,6 +224,17 @@ class CallsInAWindow(unittest.TestCase):
         lines = run("functions", "-q", "-i", data, "--func", function, "--slowest", "5", "--format", "json", *words).stdout.splitlines()
         return [call for call in map(json.loads, lines) if "call" in call]
 
+    def test_what_is_sorted_by_is_listed(self):
+        data = SOURCE / "data" / "user" / "pair.bundle"
+        rows = [json.loads(line) for line in run("functions", "-q", "-i", data, "--format", "json").stdout.splitlines()[1:]]
+        heading, *lines = run("functions", "-q", "-i", data, "--sort", "instructions", "--limit", "0", "--full-names").stdout.decode().splitlines()
+        self.assertRegex(heading, r"^ +calls +self insn +% +total insn ")
+        listed = [line.split()[:4] for line in lines[:len(rows)]]
+        self.assertEqual([int(words[1]) for words in listed], sorted((row["self_instructions"] for row in rows), reverse=True))
+        whole = sum(row["self_instructions"] for row in rows)
+        for _, own, share, _ in listed:
+            self.assertAlmostEqual(float(share), 100 * int(own) / whole, delta=0.051)
+
     def test_a_window_shows_the_call_that_it_is_for(self):
         tested = 0
         for name in ("pair", "jit"):
