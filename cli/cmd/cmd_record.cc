@@ -21,6 +21,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
+constexpr const char* kAuxSampleEvery = "16K";
 
 struct RecordWords {
   emulate::EmulateOptions options;
@@ -88,6 +89,9 @@ std::string summary_text(const RecordWords& words, const emulate::EmulateResult&
                                  counted(s.programs, "program"),
                                  result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
   if (words.quiet) text.clear();
+  if (s.sampled && s.samples == 0)
+    text += fmt::format("ptdecode: no AUX sample was taken: the trace of each thread is shorter than --aux-sample-every ({}); give a smaller one\n",
+                        words.aux_sample_every.empty() ? kAuxSampleEvery : words.aux_sample_every);
   if (s.killed_threads != 0) {
     text += fmt::format("ptdecode: {} killed: the last few instructions that {} ran are not known, and the recording has a gap there\n",
                         s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
@@ -138,7 +142,7 @@ Status set_sizes(RecordWords& words) {
   if (*size == 0 && words.aux_sample_every.empty()) return {};
   if (*size == 0) return Error{ErrorCode::contradictory_options, "record: --aux-sample-every needs --aux-sample", 0};
   config.aux_sample_bytes = *size;
-  const Result<uint64_t> every = parse_size("--aux-sample-every", words.aux_sample_every.empty() ? "16K" : words.aux_sample_every);
+  const Result<uint64_t> every = parse_size("--aux-sample-every", words.aux_sample_every.empty() ? kAuxSampleEvery : words.aux_sample_every);
   if (!every) return every.error();
   config.pt.pause_every_bytes = *every;
   if (words.command->get_option("--psb-period")->count() == 0) {

@@ -38,7 +38,7 @@ struct ScriptWords {
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times, diff;
   bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false, fibres = false;
-  std::string syntax = "att", format = "text";
+  std::string syntax, format = "text";
 };
 
 /// The shortcuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which set other options as in perf.
@@ -106,8 +106,10 @@ Result<ScriptOptions> script_options(const ScriptWords& words) {
   }
   options.comms = split_names(words.comms);
   options.symbols = split_names(words.symbols);
-  options.att_syntax = words.syntax == "att";
+  options.att_syntax = words.syntax != "intel";
   if (Status status = check_tree(words, options); !status) return status.error();
+  if (!words.syntax.empty() && !options.fields.has(Field::disasm))
+    return Error{ErrorCode::contradictory_options, "script: --syntax is for disassembly: add --insn-trace=disasm or -F +disasm", 0};
   const bool stacks = options.fields.has(Field::brstack);
   if (options.json && stacks) return Error{ErrorCode::contradictory_options, "-F brstack writes text for perf2bolt: omit --format", 0};
   if (stacks) {
@@ -319,7 +321,7 @@ Command add_script(CLI::App& app) {
   command.add_flag("--ns", words->ns, "show times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
   add_format_option(command, words->format, "text, or json: one object per line");
-  command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
+  command.add_option("--syntax", words->syntax, "of disassembly: att (default) or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. ~ marks a duration that is\n"
       "estimated, because flow or a TSC is missing beside the call. Time off the cpu, time that was not traced and lost flow are in brackets.\n"

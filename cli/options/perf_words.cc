@@ -14,7 +14,7 @@ constexpr Word kWords[] = {
     {"archive", "'ptdecode bundle -o FILE.ptb'"},
     {"evlist", "'ptdecode info'"},
     {"buildid-list", "'ptdecode info --json'"},
-    {"diff", "'ptdecode functions --format json' for both recordings"},
+    {"diff", "'ptdecode functions --diff A B', or 'ptdecode script --diff A B' for the first difference"},
     {"trace", "'ptdecode script', whose tree shows system calls"},
     {"list", "none; 'perf list' shows what can be recorded"},
     {"top", "'ptdecode functions' after the recording"},

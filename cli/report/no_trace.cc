@@ -8,6 +8,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
+#include "perfio/emulated.h"
 #include "ptdecode/survey.h"
 
 namespace ptd::cli {
@@ -32,6 +33,9 @@ std::string no_trace_text(const InputOptions& input, const Recording& recording)
   for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())
     events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
   if (!missing.empty()) return fmt::format("{}: {} contains no trace{}", input.path, facts ? facts->form : "recording", missing);
+  if (perfio::is_emulated(recording.description()))
+    return fmt::format("{}: {} contains no trace; if 'record --emulate --aux-sample' made it, give a smaller --aux-sample-every: no thread's trace was as long",
+                       input.path, facts ? facts->form : "recording");
   const bool is_snapshot = facts && facts->form == "CoreSight snapshot";
   if (is_snapshot) return fmt::format("{}: {} contains no trace of the sources that it names: their trace ids are not in its buffers", input.path, facts->form);
   return fmt::format(

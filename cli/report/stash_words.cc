@@ -19,7 +19,10 @@ void add_stash_options(CLI::App& command, StashWords& words) {
   command.add_flag("--no-stash", words.off, "do not save the programs and libraries that were recorded");
   command.add_option("--stash", words.path, "folder for the saved files, each stored once (default: see 'ptdecode stash "
                                             "--help')")->type_name("DIR");
-  command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")->type_name("SIZE");
+  command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")->type_name("SIZE")->check([](const std::string& text) {
+    const Result<uint64_t> limit = parse_size("--stash-limit", text);
+    return limit ? std::string() : limit.error().message;
+  });
 }
 
 namespace {
@@ -29,11 +32,8 @@ bool options_of(const StashWords& words, bool live, SaveOptions& options) {
   options.stash = words.path.empty() ? stash::own_stash_path() : words.path;
   options.just_recorded = live;
   if (words.off || options.stash.empty() || options.stash == "off") return false;
-  if (words.limit.empty()) return true;
-  const Result<uint64_t> limit = parse_size("--stash-limit", words.limit);
-  if (limit) options.limits.recording_bytes = *limit;
-  if (!limit) say_on_error("ptdecode: " + limit.error().message + ": no code is saved\n");
-  return limit.ok();
+  if (!words.limit.empty()) options.limits.recording_bytes = *parse_size("--stash-limit", words.limit);  // checked when it was typed
+  return true;
 }
 
 void tell(const Result<SaveReport>& report, const std::string& stash, bool quiet) {

@@ -278,7 +278,8 @@ class NewUser(unittest.TestCase):
     def test_perfs_options_lead_to_ours(self):
         for words, said in ((["script", "--xed"], b"equivalent of perf's --xed: 'ptdecode script --insn-trace=disasm'"),
                             (["script", "--header"], b"equivalent of perf's --header: 'ptdecode info'"), (["stat", "--call-graph=lbr"], b"'ptdecode flame'"),
-                            (["report"], b"equivalent of 'perf report': 'ptdecode functions'")):
+                            (["report"], b"equivalent of 'perf report': 'ptdecode functions'"),
+                            (["diff"], b"equivalent of 'perf diff': 'ptdecode functions --diff A B'")):
             done = run(*words)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(said, done.stderr, words)
@@ -303,6 +304,11 @@ class NewUser(unittest.TestCase):
                                     (["demo", "--data", "/nonexistent"], 1, b"/nonexistent: no such folder"),
                                     (["stat", "-C", "99", "-i", DEMO], 2, b"no trace stream of these cpus"),
                                     (["packets", "-C", "99", "-i", DEMO], 2, b"no trace stream of these cpus"),
+                                    (["script", "--insn-trace", "--syntax", "intel", "-i", DEMO], 2, b"--syntax is for disassembly: add --insn-trace=disasm"),
+                                    (["script", "--syntax", "att", "-i", DEMO], 2, b"--syntax is for disassembly"),
+                                    (["timeline", "--size", "10k", "-i", DEMO, "-o", "x"], 2, b"'10k' is not a size: give bytes, or a number with K, M, G or T"),
+                                    (["record", "--emulate", "--stash-limit", "abc", "--", "/bin/echo", "runs"], 2, b"--stash-limit: 'abc' is not a size"),
+                                    (["record", "--emulate", "--no-stash", "--stash-limit", "abc", "--", "/bin/echo", "runs"], 2, b"'abc' is not a size"),
                                     (["script", "--pt", "x", "--image", "x,size=0@0x1000"], 2, b"size=0 is empty")):
             done = run(*words)
             self.assertEqual((done.returncode, done.stdout), (status, b""), words)
@@ -701,23 +707,6 @@ class RawCases(unittest.TestCase):
         for kind in set(listed):
             self.assertEqual(counted[kind], listed.count(kind), kind)
 
-
-class PerfData(unittest.TestCase):
-    def test_missing_code_is_one_ranked_list(self):
-        folder = case("pt-perfdata-skylake")
-        done = run("stat", "-i", folder / "perf.data", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        stat = json.loads(done.stdout)
-        lost = [line["lost_bytes"] for line in stat["missing_code"]]
-        self.assertTrue(lost)
-        self.assertEqual(lost, sorted(lost, reverse=True))
-        for line in stat["missing_code"]:
-            self.assertTrue(line["supply"])
-
-
-class Damaged(unittest.TestCase):
-    """Messages give the error, the file, and what to do."""
-
     def test_stat_of_packets_says_nothing_of_the_flow(self):
         words = raw_words(case("pt-lldb-multifile"))  # its flow has a gap: test_gap_counts_and_strict
         stat = json.loads(run("stat", *words, "--json", "--packets-only").stdout)
@@ -735,6 +724,23 @@ class Damaged(unittest.TestCase):
             self.assertNotIn(word, text)
         refused = run("stat", *words, "--packets-only", "--strict")
         self.assertEqual((refused.returncode, b"--packets-only" in refused.stderr), (2, True), refused.stderr)
+
+
+class PerfData(unittest.TestCase):
+    def test_missing_code_is_one_ranked_list(self):
+        folder = case("pt-perfdata-skylake")
+        done = run("stat", "-i", folder / "perf.data", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        stat = json.loads(done.stdout)
+        lost = [line["lost_bytes"] for line in stat["missing_code"]]
+        self.assertTrue(lost)
+        self.assertEqual(lost, sorted(lost, reverse=True))
+        for line in stat["missing_code"]:
+            self.assertTrue(line["supply"])
+
+
+class Damaged(unittest.TestCase):
+    """Messages give the error, the file, and what to do."""
 
     def damaged(self, content):
         """Returns stat --json, and the text of stat and check, for a perf.data file with this content."""

@@ -246,6 +246,11 @@ def main():
         # The shell has ground truth, and no stream: its trace is shorter than the distance of two samples.
         out, _, truths = emulate.record(folder, ["/bin/sh", "-c", f"{program[0]}; true"], "--aux-sample", "--aux-sample-every", "128K")
         check("a process without samples", len(json.loads(run("stat", "--json", "-q", "-i", out).stdout)["streams"]) == 1 and truths == 2, str(truths))
+        short = os.path.join(folder, "short")
+        done = run("record", "--emulate", "--plugin", emulate.PLUGIN, "-q", "--aux-sample", "--aux-sample-every", "1G", "-o", short, "--", "/bin/true")
+        check("no sample: the recorder says why", done.returncode == 0 and "no AUX sample" in done.stderr and "--aux-sample-every (1G)" in done.stderr, done.stderr)
+        done = run("stat", "-i", short)
+        check("no sample: stat says why", done.returncode != 0 and "--aux-sample-every" in done.stderr, done.stderr)
         against_the_whole_trace(folder, program)
         calls_end_with_their_window(folder)
         refused = run("record", "--emulate", "--aux-sample=61K", "-o", os.path.join(folder, "x"), "--", *program)
