@@ -66,10 +66,10 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
   if (state.thread == ~size_t{0}) {
     state.thread = threads_.size();
     threads_.emplace_back();
-    threads_.back().comm = comm;
     threads_.back().tid = tid;
   }
   CallSequence& sequence = threads_[state.thread];
+  if ((step.kind == CallStepKind::enter || sequence.comm.empty()) && sequence.comm != comm) sequence.comm = comm;
   if (sequence.loss != CallLoss::none) return;
   if (!call) {
     if (!flow_goes_on(step.loss) || state.cut) sequence.loss = step.loss, sequence.lost = step.time;

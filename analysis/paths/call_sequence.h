@@ -33,7 +33,7 @@ struct CallMoment {
 /// The moments of one thread without those in interrupts and handlers of signals, which come when they come. They go on where the stack of calls was abandoned and the flow is
 /// known: what runs then is called by nothing.
 struct CallSequence {
-  std::string comm;  ///< the thread's name at its first moment
+  std::string comm;  ///< the thread's name when its last call began: a child has its parent's first, until it calls exec or is named
   int32_t tid = -1;
   uint64_t moments = 0;
   uint64_t interrupts = 0;  ///< that were left out

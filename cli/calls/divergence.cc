@@ -188,7 +188,8 @@ int describe(std::array<RunSide, 2>& sides, std::vector<Difference>& differences
 void print_thread(const std::array<RunSide, 2>& sides, const Difference& difference) {
   const CallSequence &a = sides[0].thread(difference.threads.a), &b = sides[1].thread(difference.threads.b);
   Output& out = standard_output();
-  out.write(fmt::format("\n{} (A: tid {}, B: tid {})\n", shown(a.comm), a.tid, b.tid));
+  const std::string between = a.comm == b.comm ? ", B: " : fmt::format("), {} (B: ", shown(b.comm));
+  out.write(fmt::format("\n{} (A: tid {}{}tid {})\n", shown(a.comm), a.tid, between, b.tid));
   out.write(difference.instructions_text + difference.calls_text);
   if (!difference.calls_text.empty()) return;
   for (const auto& [letter, thread, other] : {std::tuple('A', &a, &b), std::tuple('B', &b, &a)}) {

@@ -311,7 +311,7 @@ Command add_script(CLI::App& app) {
       .add_option("--time", words->times,
                   "from A to B, in seconds as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
-  command.add_option("--diff", words->diff, "where two runs of the same work, A and B, begin to differ: threads are matched by name, functions by name")
+  command.add_option("--diff", words->diff, "where two runs of the same work, A and B, begin to differ: threads are matched by their last name, functions by name")
       ->expected(2)
       ->type_name("A B")
       ->excludes("--input");

@@ -274,6 +274,20 @@ class Divergence(Diff):
         self.assertEqual(len(handled), 2 * REQUESTS)
         self.assertLess(handled[-1], float(ends[0].split()[1]) * 1e9)
 
+    def test_a_program_that_a_shell_starts(self):
+        """A child of the shell has the shell's name until it calls exec. It is matched by the program's."""
+        name = self.folder / "shell.data"
+        done = subprocess.run([PTDECODE, "record", "--emulate", "-q", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", name, "--", "sh", "-c",
+                               "echo $$; for i in 1 2; do ./server-1 3 & echo $!; wait; done"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shell, *servers = [int(word) for word in done.stdout.split() if word.isdigit()][:3]
+        status, text = self.diff(self.a, name)
+        self.assertEqual(status, 3)
+        self.assertRegex(text, rf"\nserver-1 \(A: tid \d+, B: tid ({'|'.join(map(str, servers))})\)\n")
+        self.assertRegex(text, rf"\nonly in B: \w*sh \(tid {shell}\)\n")
+        status, text = self.diff(self.a, self.b)
+        self.assertRegex(text, r"\nserver-1 \(A: tid \d+\), server-2 \(B: tid \d+\)\n")
+
     def test_two_versions(self):
         """Programs with other names; the first request of kind b executes the planted regression."""
         status, text = self.diff(self.a, self.b)
