@@ -87,6 +87,10 @@ class OpenCalls {
   [[nodiscard]] const CallPaths& paths() const { return paths_; }
   /// The innermost open call of a thread that has one.
   [[nodiscard]] const Call& current(uint32_t thread) const { return threads_[thread].open.back(); }
+  /// The path of the innermost open call of a thread; CallPaths::kRoot if it has none.
+  [[nodiscard]] uint32_t path_of(uint32_t thread) const {
+    return thread >= threads_.size() || threads_[thread].open.empty() ? CallPaths::kRoot : threads_[thread].open.back().path;
+  }
 
  private:
   struct Thread {

@@ -91,11 +91,17 @@ class PerfettoWriter {
   uint64_t slices_ = 0, folded_ = 0;
 };
 
-/// Self time (without times: self instructions) of every stack of calls. A call is below the name that its thread had when it began. With --comm,
+/// What the weight of a stack is.
+enum class StackWeight : uint8_t {
+  self,     ///< self time; without times, self instructions
+  waiting,  ///< time in which its innermost call did not run: off the cpu, not traced, or lost. A loss of flow ends all calls, and has no stack
+};
+
+/// The weight of every stack of calls. A call is below the name that its thread had when it began. With --comm,
 /// calls around a wanted call keep their place in its stack, and their own time does not count.
 class StackTotals {
  public:
-  explicit StackTotals(CallInput& input) : input_(input) {}
+  explicit StackTotals(CallInput& input, StackWeight weight = StackWeight::self) : input_(input), weight_(weight) {}
   void take(std::span<const CallStep> steps, const CallTree& tree);
   /// After the walk: makes the nodes.
   void finish();
@@ -135,6 +141,7 @@ class StackTotals {
   Sums& sums_of(uint32_t path, size_t process);
   const std::string& name_of(FunctionId function);
   CallInput& input_;
+  StackWeight weight_;
   bool any_ = false;
   std::vector<Node> nodes_{Node{"all", 0, 0, 0, 0, {}}};
   OpenCalls open_{OpenCalls::Callers::later};

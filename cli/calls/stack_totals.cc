@@ -146,10 +146,13 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
     const bool wanted = input_.wanted(step, tree);
     if (!wanted && !input_.passes(step, tree)) continue;
     const auto ended = open_.take(step);
-    if (!ended || !wanted) continue;
+    const bool waited = weight_ == StackWeight::waiting && step.kind == CallStepKind::on;
+    if ((!ended && !waited) || !wanted) continue;
     any_ = true;
-    Sums& sums = sums_of(ended->call.path, process_of(step, tree));
-    sums.self_ns += step.self_ns;
+    Sums& sums = sums_of(ended ? ended->call.path : open_.path_of(step.thread), process_of(step, tree));
+    if (waited) sums.self_ns += step.off_cpu_ns + step.untraced_ns + step.lost_ns;
+    if (!ended) continue;
+    if (weight_ == StackWeight::self) sums.self_ns += step.self_ns;
     sums.self_instructions += step.self_instructions;
     sums.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
   }

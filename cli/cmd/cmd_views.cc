@@ -24,6 +24,7 @@ namespace {
 struct ViewsWords {
   CallWords calls;
   std::string output, format = "svg", min, size;
+  bool waiting = false;
 };
 
 /// Decodes the trace to find the duration of the shortest slice in a timeline of `size_bytes`. Returns it and the exit status.
@@ -118,7 +119,9 @@ int run_flame(const ViewsWords& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
-  StackTotals totals(input);
+  if (words.waiting && !input.has_time())
+    return report_error({ErrorCode::not_recorded, fmt::format("flame: --waiting needs times: {}", input.why_untimed()), 0});
+  StackTotals totals(input, words.waiting ? StackWeight::waiting : StackWeight::self);
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     totals.take(steps, tree);
     return true;
@@ -130,7 +133,7 @@ int run_flame(const ViewsWords& words) {
   totals.finish();
   if (totals.is_full()) say_on_error(fmt::format("ptdecode: there are more than {} stacks: calls in others count as part of their callers\n", CallPaths::kMostPaths));
   const std::string& path = words.calls.input.source();
-  const std::string text = words.format == "folded" ? totals.folded() : totals.svg("self time by stack: " + path);
+  const std::string text = words.format == "folded" ? totals.folded() : totals.svg((words.waiting ? "waiting time by stack: " : "self time by stack: ") + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
   return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
@@ -171,6 +174,7 @@ Command add_flame(CLI::App& app) {
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")
       ->check(CLI::IsMember({"svg", "folded"}));
+  command.add_flag("--waiting", words->waiting, "show where threads waited, in place of where they ran: off the cpu, halted, not traced (kernel, filter), or lost");
   command.footer(
       "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
       "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
@@ -180,6 +184,7 @@ Command add_flame(CLI::App& app) {
       "shown together as [deeper calls].\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
+      "  ptdecode flame -o waits.svg --waiting                      which calls wait for locks, files or the network\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");
   return [words] { return run_flame(*words); };
 }

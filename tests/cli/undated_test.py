@@ -272,7 +272,9 @@ class Undated(unittest.TestCase):
             self.assertEqual(done.returncode, 2, command)
             self.assertIn("nothing matched --time; the trace contains no time;", done.stderr, command)
             self.assertNotIn("timing packet", done.stderr, command)
+        done = run("flame", "--waiting", "--format", "folded", "-i", recording)
         self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("the trace contains no time", done.stderr)
 
     @unittest.skipIf(shutil.which("qemu-x86_64") is None, "no qemu-x86_64")
     def test_unknown_times_are_not_compared(self):

@@ -119,6 +119,22 @@ class Waits(unittest.TestCase):
             flame["all"] += int(ns)
         self.assertEqual(flame["all"], sum(calls.values()))
 
+    def test_flame_of_waiting(self):
+        def wrong(take):
+            waits, everything = collections.Counter(), 0
+            for line in run("flame", "-q", "-i", take.data, "--waiting", "--format", "folded", "--tid", take.tid).splitlines():
+                stack, ns = line.rsplit(" ", 1)
+                everything += int(ns)
+                for name in {frame for frame in stack.split(";") if frame.startswith("by_")}:
+                    waits[name[3:]] += int(ns)
+            pauses = [line for line in json_lines(run("script", "-q", "-i", take.data, "--format", "json")) if "pause" in line and line["tid"] == take.tid]
+            self.assertEqual(everything, sum(waited(line) + line["lost_ns"] for line in pauses))
+            # The last call of each is the measured one.
+            before = {name: sum(map(waited, take.calls["by_" + name][:-1])) for name in take.waits}
+            return {name: f"truth {truth} ns, {waits[name] - before[name]} ns" for name, truth in take.waits.items()
+                    if abs(waits[name] - before[name] - truth) > ALLOWED * truth}
+        self.once(wrong)
+
     def test_a_window_inside_a_wait_shows_the_wait(self):
         take = self.takes[-1]
         call = take.calls["by_nanosleep"][-1]
