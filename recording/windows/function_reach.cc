@@ -2,7 +2,6 @@
 #include "recording/windows/function_reach.h"
 
 #include <algorithm>
-#include <map>
 
 #include "ptdecode/insn.h"
 
@@ -26,7 +25,7 @@ struct FunctionReach::Step {
 };
 
 FunctionReach::FunctionReach(const PeFile& file, const std::vector<PeSymbol>& symbols, const std::vector<PeFunction>& functions)
-    : file_(file), entries_left_(file.file().bytes().size() / kEntryBytes) {
+    : file_(file), bytes_left_(file.file().bytes().size()), entries_left_(bytes_left_ / kEntryBytes) {
   starts_ = file.entries();
   for (const PeSymbol& symbol : symbols) starts_.push_back(symbol.address);
   for (const PeFunction& function : functions) starts_.push_back(function.first);
@@ -56,18 +55,19 @@ FunctionReach::Step FunctionReach::step_at(uint32_t address) const {
   return step;
 }
 
-// Adds the targets of CALLs. A CALL of the next instruction only reads the instruction pointer.
+// Adds the targets of CALLs. A CALL of the next instruction only reads the instruction pointer. Sections may share bytes of the file: each is read once.
 void FunctionReach::find_callees() {
-  std::map<const PeSection*, std::vector<bool>> known;  // by offset in the section
+  std::vector<bool> seen(file_.file().bytes().size());  // by offset in the file
   std::vector<uint32_t> open = starts_;
   while (!open.empty()) {
     uint32_t at = open.back();
     open.pop_back();
     const PeSection* section = file_.code_of(at);
     if (section == nullptr) continue;
-    std::vector<bool>& seen = known.try_emplace(section, section->file_size_bytes).first->second;
-    for (bool goes_on = true; goes_on && at - section->address < seen.size() && !seen[at - section->address];) {
-      seen[at - section->address] = true;
+    for (bool goes_on = true; goes_on && at - section->address < section->file_size_bytes;) {
+      const uint64_t offset = uint64_t{section->file_offset_bytes} + (at - section->address);
+      if (seen[offset]) break;
+      seen[offset] = true;
       const Step step = step_at(at);
       if (step.target != 0 && step.target != step.next) {
         open.push_back(static_cast<uint32_t>(step.target));
@@ -114,7 +114,8 @@ uint64_t FunctionReach::end_of(uint32_t start, uint64_t limit) {
   if (next != starts_.end()) limit = std::min<uint64_t>(limit, *next);
   if (file_.has_symtab()) return limit;
   if (const PeSection* section = file_.code_of(start)) limit = std::min(limit, uint64_t{section->address} + section->file_size_bytes);
-  if (limit <= start) return start;
+  if (limit <= start || limit - start > bytes_left_) return start;
+  bytes_left_ -= limit - start;
   std::vector<bool> reached(limit - start);
   std::vector<uint64_t> open{start}, switches;  // the latter: ends of indirect jumps
   while (!open.empty()) {

@@ -31,8 +31,8 @@ class FunctionReach {
   void find_callees();
 
   const PeFile& file_;
-  uint64_t entries_left_;         // of tables that may be read: no more than the file has, although tables may overlap
-  std::vector<uint32_t> starts_;  // of functions; sorted, each once
+  uint64_t bytes_left_, entries_left_;  // of code and of tables that may be read: no more than the file has, although sections and tables may overlap
+  std::vector<uint32_t> starts_;        // of functions; sorted, each once
 };
 
 }  // namespace ptd
