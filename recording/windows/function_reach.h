@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "image/source/pe/pe_file.h"
@@ -25,14 +26,21 @@ class FunctionReach {
 
  private:
   struct Step;
+  struct Place;
+  struct Reached;
   [[nodiscard]] Step step_at(uint32_t address) const;
   [[nodiscard]] bool is_padding(uint64_t from, uint64_t to) const;
-  [[nodiscard]] std::vector<uint64_t> cases_of(const Step& jump, uint64_t start, uint64_t limit);
+  [[nodiscard]] bool leaves(const Step& jump, Bytes before, uint64_t start) const;
+  [[nodiscard]] std::optional<uint32_t> table_of(Bytes code) const;
+  [[nodiscard]] std::vector<uint64_t> cases_of(Bytes jump, const Reached& reached, uint64_t most);
   void find_callees();
+  void find_tables();
+  void follow(Reached& reached);
 
   const PeFile& file_;
-  uint64_t bytes_left_, entries_left_;  // of code and of tables that may be read: no more than the file has, although sections and tables may overlap
-  std::vector<uint32_t> starts_;        // of functions; sorted, each once
+  // What may be read of code and of tables: no more than the file has, although sections and tables may overlap.
+  uint64_t bytes_left_, entries_left_;
+  std::vector<uint32_t> starts_, tables_;  // of functions and of switches; sorted, each once
 };
 
 }  // namespace ptd
