@@ -210,7 +210,7 @@ std::string mappings_text(const Recording& recording, std::vector<SectionId> ids
     const Bytes bytes = known.first(std::min<uint64_t>(known.size(), size_bytes));
     text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
                         section.assumed ? " {assumed}" : "");
-    InsnReader reader(recording, space, moment_in(live));
+    InsnReader reader(recording, space, moment_in(live), {section.ip, section.code.bytes});
     text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
                         bytes.empty() ? "" : line_at(recording, reader, {space, ip, moment_in(live)}, bytes.size(), att_syntax));
   }

@@ -17,9 +17,9 @@ struct PlacedBytes {
 
 /// Writes `part` over code from `ip` on, of which the first `known` bytes are known. Returns how many are known then.
 inline size_t put_over(std::span<std::byte> code, Ip ip, size_t known, const PlacedBytes& part) {
-  for (size_t i = 0; i < part.bytes.size(); ++i) {
+  for (uint64_t i = part.ip < ip ? ip - part.ip : 0; i < part.bytes.size(); ++i) {
     const uint64_t at = part.ip.value + i - ip.value;
-    if (at > known || at >= code.size()) continue;
+    if (at > known || at >= code.size()) break;
     code[at] = part.bytes[i];
     known = std::max<size_t>(known, at + 1);
   }

@@ -104,6 +104,23 @@ class PatchedProgram(unittest.TestCase):
         self.assertEqual(re.findall(r"^[-+]", text, re.M), ["-", "+"])
 
 
+@unittest.skipUnless(shutil.which("qemu-x86_64") and "PTDECODE_PLUGIN" in os.environ, "no qemu-x86_64")
+class Mappings(unittest.TestCase):
+    def test_a_mapping_has_the_text_of_its_bytes(self):
+        """The program's source has the bytes with which the code is loaded, and their instructions. A patch follows early in the code's life."""
+        source = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+        with tempfile.TemporaryDirectory() as folder:
+            program, recording = pathlib.Path(folder) / "twice", pathlib.Path(folder) / "twice.data"
+            words = ["-O1", "-pthread", f"-I{source / 'announce'}", source / "tests/cli/programs/loaded_twice.c", source / "announce/ptd_announce.c"]
+            subprocess.run([os.environ.get("CC", "cc"), *words, "-o", program], check=True)
+            subprocess.run([PTDECODE, "record", "-q", "--emulate", "--no-ran-code", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", recording, "--", program],
+                           check=True, env=dict(os.environ, PTDECODE_STASH="off"))
+            listed = subprocess.run([PTDECODE, "image", "-q", "--stash", "off", "-i", recording, "generated", "--size", "6", "--versions"],
+                                    capture_output=True, text=True, check=True).stdout
+        mappings = re.findall(r"^ +\d+  [\d.]+\.\.[\d.]* +((?:[0-9a-f]{2} ?){6})\n +\[jit\] +(.*)$", listed[listed.index(" was mapped "):], re.M)
+        self.assertEqual(mappings, [("83 c7 10 89 f8 c3", "add $0x10, %edi; mov %edi, %eax; ret")] * 2, listed)
+
+
 TEXT_POKE = 20  # PERF_RECORD_TEXT_POKE
 
 
