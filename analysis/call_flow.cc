@@ -144,7 +144,9 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   if (pending.way == Way::none) return;
   const FunctionId filled_by = std::exchange(return_stack_filled_by_, kNoFunction);
   const bool again = pending.indirect && (to.flags & kFlowEntry) != 0;  // a tail call of the function itself; a direct jump may be a loop
-  const bool leaves = pending.bounded && (to.flags & kFlowNamed) == 0 && !to.part && to.ip != entered_at_;
+  const bool out = pending.bounded && pending.way == Way::jump && (to.flags & kFlowNamed) == 0 && !to.part;
+  const bool part = out && finder_.leads_back(space_, to.ip, pending.from, cursor_.context().mode, when());
+  const bool leaves = out && !part && to.ip != entered_at_;
   if (pending.way == Way::jump && !again && !leaves && (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function)))) return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
@@ -155,7 +157,7 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   const bool ret = is_return(pending.way);
   const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
   // A jump to unnamed code enters a function there from another module, out of a function whose extent is known, and as all of a function. A call always does.
-  const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || leaves || to.module != pending.module)));
+  const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || leaves || (!part && to.module != pending.module))));
   if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
   entered_at_ = enters ? to.ip : Ip{};
   static constexpr FlowKind kKinds[] = {FlowKind::jump, FlowKind::jump, FlowKind::call,      FlowKind::call,

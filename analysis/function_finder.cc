@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <unordered_set>
 
 #include "analysis/base/kernel_entry.h"
 #include "analysis/call_flow.h"
@@ -21,7 +22,7 @@ FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs whe
   const bool same = entry.ip == ip && entry.space == space && entry.found.valid.contains(when) && (entry.found.named || entry.pid == pid_);
   if (same) return entry;
   const FoundFunction found = look_up(space, ip, when);
-  return entries_.replace(hash) = {ip, space, pid_, found, kNoFunction};
+  return entries_.replace(hash) = {ip, space, pid_, found, kNoFunction, {}};
 }
 
 FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
@@ -153,6 +154,50 @@ bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs wh
     if (insn.length_bytes == length && (insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect)) return true;
   }
   return false;
+}
+
+// The bytes at `ip`, of an instruction at least if they are known. Narrows `valid` to the times at which they are there.
+Bytes FunctionFinder::code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid) {
+  CodeCandidate code;
+  if (view_.fetch(space, ip, {when, when}, {}, {&code, 1}).count != 0) {
+    valid = intersect(valid, code.certain);
+    return code.bytes;
+  }
+  const SectionId found = likeliest_section(timeline_, space, ip, when).id;
+  if (found == kNoSection) return {};
+  const Section& section = timeline_.section(found);
+  const uint64_t at = ip - section.ip;
+  return section.code.bytes.subspan(std::min<uint64_t>(at, section.code.bytes.size()));
+}
+
+FunctionFinder::WayBack FunctionFinder::way_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when) {
+  WayBack back{into, false, {kTimeMin, kTimeMax}};
+  std::vector<Ip> open{start};
+  std::unordered_set<uint64_t> seen;
+  while (!open.empty() && seen.size() < kMostWayInsns) {
+    const Ip ip = open.back();
+    open.pop_back();
+    const FoundFunction at = find(space, ip, when);
+    back.valid = intersect(back.valid, at.valid);
+    if (at.named) back.found = back.found || (at.id == into && !at.entry);
+    if (back.found) break;
+    if (at.named || !seen.insert(ip.value).second) continue;
+    const Insn insn = classify(code_at(space, ip, when, back.valid), mode);
+    const bool jumps = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc;
+    const bool is_call = insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::far_call;
+    if (insn.cls == InsnClass::jcc || is_call || (insn.cls != InsnClass::bad && !is_branch(insn.cls))) open.push_back(next_sequential(insn, ip, mode));
+    if (jumps) open.push_back(direct_target(insn, ip, mode));
+  }
+  return back;
+}
+
+bool FunctionFinder::leads_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when) {
+  space = space_at(space, start);
+  const WayBack& known = entry_at(space, start, when).back;
+  if (known.into == into && known.valid.contains(when)) return known.found;
+  const WayBack back = way_back(space, start, into, mode, when);  // replaces entries
+  entry_at(space, start, when).back = back;
+  return back.found;
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {

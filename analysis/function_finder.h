@@ -11,6 +11,7 @@
 
 #include "image/base/growing_cache.h"
 #include "image/placed_name.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/function_table.h"
 #include "ptdecode/symbols.h"
 
@@ -38,7 +39,7 @@ struct FoundFunction : FunctionAt {
 class FunctionFinder {
  public:
   FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
-      : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table) {}
+      : symbolizer_(symbolizer), timeline_(std::move(timeline)), view_(timeline_), table_(table) {}
   FoundFunction find(SpaceId space, Ip ip, TimeNs when);
   /// Whose code is met from here on; no two processes share a space.
   void set_process(int32_t pid) { pid_ = pid; }
@@ -68,17 +69,30 @@ class FunctionFinder {
   [[nodiscard]] bool skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when);
   /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with.
   [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const;
+  /// Returns whether the code at `start`, which has no name, is a part of function `into`: direct jumps lead from it into the middle of the function.
+  /// Limitation: only the first kMostWayInsns instructions are read.
+  [[nodiscard]] bool leads_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when);
   /// The function that begins at `ip`, in code that no symbol names.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
 
  private:
   static constexpr unsigned kEntryBits = 12;
+  static constexpr size_t kMostWayInsns = 256;
+  /// An answer of leads_back().
+  struct WayBack {
+    FunctionId into = kNoFunction;
+    bool found = false;
+    Interval valid;
+  };
+  WayBack way_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when);
+  Bytes code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid);
   struct Entry {
     Ip ip;
     SpaceId space = kNoSpace;
     int32_t pid = -1;  ///< that the names of unnamed code are for
     FoundFunction found;
     FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not looked up
+    WayBack back;  ///< the last answer
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   static constexpr uint64_t kEndbrBytes = 4;
@@ -99,6 +113,7 @@ class FunctionFinder {
   uint32_t module_number(std::string_view module);
   const Symbolizer& symbolizer_;
   const Timeline timeline_;
+  CodeView view_;
   FunctionTable& table_;
   GrowingCache<Entry> entries_{kEntryBits};
   std::map<std::string, uint32_t, std::less<>> modules_;

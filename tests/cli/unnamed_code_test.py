@@ -68,6 +68,23 @@ int main(void) {
   return 0;
 }
 """
+# Functions that jump to code without a symbol and without .eh_frame. From that of `slow`, `deep` and `next`, jumps lead back into the function: directly,
+# after a call of the function itself, and through other such code. That of `ends` jumps to another function. That of `tail` returns.
+PARTS = r"""
+#define BEGIN(name) ".globl " #name "\n .type " #name ",@function\n " #name ": "
+#define END(name) ".size " #name ",.-" #name "\n .p2align 6\n"
+__asm__(BEGIN(slow) "mov $1000,%ecx\n 1: jmp 2f\n 3: dec %ecx\n jnz 1b\n ret\n" END(slow) "2: add $1,%rax\n add $1,%rax\n jmp 3b\n"
+        BEGIN(deep) "test %edi,%edi\n jnz 1f\n 2: ret\n" END(deep) "1: dec %edi\n push %rdi\n call deep\n pop %rdi\n jmp 2b\n"
+        BEGIN(next) "jmp 1f\n 3: ret\n" END(next) "1: jmp 2f\n .p2align 6\n 2: dec %edi\n jmp 3b\n"
+        BEGIN(last) "nop\n ret\n" END(last)
+        BEGIN(ends) "jmp 1f\n" END(ends) "1: nop\n jmp last\n .p2align 6\n"
+        BEGIN(tail) "jmp 1f\n" END(tail) "1: mov $50,%ecx\n 2: dec %ecx\n jnz 2b\n ret\n .p2align 6\n");
+void slow(void), deep(int), next(void), ends(void), tail(void);
+int main(void) {
+  for (int i = 0; i < 10; ++i) slow(), deep(20), next(), ends(), tail();
+  return 0;
+}
+"""
 NAMES = ("leaf", "thrower", "catcher", "jumper", "keeper", "cleaner", "main")
 
 
@@ -83,10 +100,10 @@ class Base(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
 
-    def recorded(self, *command):
+    def recorded(self, *command, options=()):
         path = self.folder / "recording.data"
         path.unlink(missing_ok=True)
-        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", "-o", path, "--", *command)
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-q", *options, "-o", path, "--", *command)
         return path
 
     def rows(self, path, module):
@@ -105,6 +122,21 @@ class Jumps(Base):
         rows = self.rows(self.recorded(program), "beside")
         self.assertEqual(rows["small"], (100, 100))
         self.assertEqual(rows[f"beside+{place - 0x400000:#x}"], (100, 100 * (1 + 2 * 1000 + 1)))
+
+    def test_out_of_a_function_and_back(self):
+        """(calls, all instructions, own instructions) of the source, each function called 10 times by main. deep(20) makes 20 calls of itself."""
+        program = self.folder / "parts"
+        subprocess.run([CC, "-O1", "-no-pie", "-x", "c", "-", "-o", program], input=PARTS, text=True, check=True)
+        want = {"slow": (10, 10 * (1 + 1000 * 6 + 1), 10 * (1 + 1000 * 6 + 1)), "deep": (210, 10 * (20 * 8 + 3), 10 * (20 * 8 + 3)), "next": (10, 50, 50),
+                "last": (10, 20, 20), "ends": (10, 10, 10), "tail": (10, 10, 10)}
+        for options in ((), ("--no-tsc",)):
+            data = self.recorded(program, options=options)
+            lines = [json.loads(line) for line in run("functions", "-q", "-i", data, "--limit", "0", "--format", "json").splitlines()][1:]
+            rows = {line["function"]: (line["calls"], line["total_instructions"], line["self_instructions"]) for line in lines if line["module"] == "parts"}
+            self.assertEqual({name: rows.get(name) for name in want}, want, options)
+            self.assertEqual([line["partial"] for line in lines if line["function"] in want], [0] * len(want), options)
+            others = sorted(rows[name] for name in rows if name.startswith("parts+0x") and rows[name][0] == 10)
+            self.assertEqual(others, [(10, 20, 20), (10, 1020, 1020)], options)  # what `ends` and `tail` jump to
 
     def test_of_stubs_of_generated_code(self):
         program = self.folder / "stubs"
