@@ -435,7 +435,7 @@ void CallFlow::leave_traced(const Event& event) {
   FlowStep step;
   step.return_to = has_from ? event.from : Ip{};
   if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
-  if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar;
+  if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar | kFlowPlaced;
   if (flowing_ && proved_ && (event.flags & kEventSyscall) != 0) {
     FlowStep call = step;
     call.kind = FlowKind::call;
@@ -459,6 +459,7 @@ void CallFlow::take_disabled(const Event& event) {
   FlowStep step;
   step.kind = FlowKind::pause;
   if (far || interrupted) step.flags |= kFlowFar;
+  if (interrupted) step.flags |= kFlowPlaced;
   if (interrupted) step.landing = finder_.landing_of(space_, event.from, event.from, when());
   step.return_to = async && has_from ? event.from : Ip{event.aux};
   take_pause(step);

@@ -42,6 +42,7 @@ enum class FlowKind : uint8_t {
 
 // FlowStep::flags. Bits 8 and 16 have two meanings, by kind. Only a test of steps that cannot be pauses may leave out the kind for kFlowUnseen.
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
+inline constexpr uint8_t kFlowPlaced = 1;  ///< pause: an interrupt, fault or signal came at `return_to`, which may be 0
 inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
 /// System call or software interrupt; pause: the kernel, entered by a call or interrupt, is not traced.
 inline constexpr uint8_t kFlowFar = 4;

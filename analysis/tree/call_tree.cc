@@ -419,6 +419,7 @@ void CallTree::State::take_other(Now& now) {
     now.stack.resume = step.return_to;
     now.stack.resume_landing = step.landing;
     now.stack.kernel = (step.flags & kFlowFar) != 0;
+    now.stack.placed = (step.flags & kFlowPlaced) != 0;
     return stop(now, (step.flags & kFlowHalted) != 0 ? Off::halted : Off::paused);
   }
   if (step.kind == FlowKind::gap) {
@@ -580,7 +581,7 @@ void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std
     if (until != kTimeMin && (stack.off == Off::running || continues)) step.time = step.floor = std::max(until, thread.last);
     // An untraced call, as a system call is, stops the flow without an interrupt.
     const bool untraced = !stack.frames.empty() && stack.frames.back().untraced();
-    const bool ends = stack.off == Off::paused && stack.kernel && !untraced && stack.resume.value != 0 && !continues;
+    const bool ends = stack.off == Off::paused && stack.kernel && !untraced && stack.placed && !continues;
     if (stack.off == Off::running) {
       spend(now);
     } else if (stack.off == Off::lost || thread.last < step.time || (stack.off == Off::paused && stack.off_since < thread.last)) {

@@ -79,6 +79,7 @@ struct CallTree::State {
     bool begun = false;   ///< a program was executed
     bool gapped = false;  ///< flow was lost
     bool kernel = false;  ///< paused by a system call or an interrupt of user code
+    bool placed = false;  ///< kFlowPlaced of the pause
     TimeNs off_since, off_floor;
     TimeNs before_restart = kTimeMax;  ///< the time of the last step, if restart() came after it; kTimeMax: it did not
     SpaceId space = kNoSpace;

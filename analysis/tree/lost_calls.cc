@@ -62,7 +62,7 @@ void CallTree::State::forget_calls(Now& now) {
   stack.given_up.clear();
   stack.resume = {};
   stack.resume_landing = 0;
-  stack.kernel = false;
+  stack.kernel = stack.placed = false;
   if (stack.off != Off::lost) stack.off = Off::paused;
 }
 

@@ -19,6 +19,15 @@ import call_replay  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+# Faults. With an argument: calls address 0.
+CRASHES = r"""
+int main(int count, char **words) {
+  void (*volatile nowhere)(void) = 0;
+  if (count > 1) nowhere();
+  __asm__ volatile(".globl faulting\n faulting: movl 16, %%eax" ::: "eax");
+  return words == 0;
+}
+"""
 UNTRACED = ("[kernel]", "[not traced]")
 
 
@@ -78,6 +87,21 @@ class Signals(unittest.TestCase):
         self.assertRegex(text, line + r"\n.*\} (main|faulting)  \[end not seen\]")
         self.assertEqual(text.count("flow ends"), 1)
         self.assertNotIn("flow ends", run("script", "-q", "-i", self.named.data))
+
+    def test_crashes_at_other_places_are_located(self):
+        program = pathlib.Path(self.temporary.name) / "crashes"
+        data = program.with_suffix(".data")
+        subprocess.run([os.environ.get("CC", "cc"), "-static", "-no-pie", "-x", "c", "-", "-o", program], input=CRASHES, text=True, check=True)
+        faulting = re.search(r"^0*(\w+) T faulting$", subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout, re.M)[1]
+        for word, place in (("", rf"0x{faulting}, \w+\+0x\w+ \(crashes\)"), ("null", "0x0")):
+            with self.subTest(word):
+                command = [PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", program, *word.split()]
+                self.assertEqual(subprocess.run(command, timeout=900).returncode, 139)
+                lines = run("script", "-q", "-i", data).splitlines()
+                (at,) = (i for i, line in enumerate(lines) if "flow ends" in line)
+                self.assertRegex(lines[at], rf"\[flow ends before {place}: fault, signal or interrupt\]")
+                if not word:
+                    self.assertRegex(lines[at + 1], r"\} (main|faulting)  \[end not seen\]")
 
     def test_untraced_code_runs_no_instructions(self):
         for recorded in (self.named, self.stripped):

@@ -54,7 +54,7 @@ class Story {
     add({.kind = FlowKind::call, .flags = kFlowFar | kFlowUnseen, .function = kKernel, .return_to = Ip{return_to}});
     stop(return_to);
   }
-  void stop(uint64_t due) { add({.kind = FlowKind::pause, .flags = kFlowFar, .return_to = Ip{due}}, 0); }
+  void stop(uint64_t due) { add({.kind = FlowKind::pause, .flags = kFlowFar | kFlowPlaced, .return_to = Ip{due}}, 0); }
   void window(int32_t cpu) { add({.kind = FlowKind::pause, .flags = kFlowWindow, .cpu = cpu}, 0); }
   void begin(uint64_t at, FunctionId function, uint8_t flags = kFlowNamed, FunctionId starts = kNoFunction) {
     add({.kind = FlowKind::begin, .flags = flags, .function = function, .from = starts, .to = Ip{at}}, 0);
