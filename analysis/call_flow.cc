@@ -286,6 +286,7 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   dates_.set_flowing(true);
   was_paused_ = std::exchange(paused_, false);
   proved_ = halted_ = false;
+  begun_at_ = to;
   const FoundFunction at = find(to);
   FlowStep step;
   step.kind = FlowKind::begin;
@@ -465,9 +466,10 @@ void CallFlow::take_disabled(const Event& event) {
   take_pause(step);
 }
 
-// Tracing stops, and with it a loss. If nothing ran since it began, the pause before goes on.
+// Tracing stops, and with it a loss. If nothing ran since it began, the pause before goes on, unless it was at another place: a system call has ended.
 void CallFlow::take_pause(const FlowStep& step) {
-  const bool nothing_ran = first_unproved() == FlowKind::begin, was_lost = lost_;
+  const bool moved = was_paused_ && begun_at_ != paused_at_ && begun_at_ == step.return_to && (step.flags & kFlowPlaced) != 0;
+  const bool nothing_ran = first_unproved() == FlowKind::begin && !moved, was_lost = lost_;
   if (nothing_ran) drop_unproved();
   prove();
   if (was_lost || (flowing_ && !(nothing_ran && was_paused_))) {

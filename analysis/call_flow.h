@@ -386,7 +386,7 @@ class CallFlow {
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
-  Ip paused_at_;                 ///< where the last pause began
+  Ip paused_at_, begun_at_;      ///< where the last pause began; where the flow began last
   FunctionId last_function_ = kNoFunction;  ///< of the last block
   Ip entered_at_;                           ///< the last step entered unnamed code here; 0: it did not
   FunctionId return_stack_filled_by_ = kNoFunction;  ///< the last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline

@@ -19,11 +19,14 @@ import call_replay  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
-# Faults. With an argument: calls address 0.
+# Faults again after the handler has returned, which ends it. With an argument: calls address 0.
 CRASHES = r"""
+#include <signal.h>
+static void handler(int number) { signal(number, SIG_DFL); }
 int main(int count, char **words) {
   void (*volatile nowhere)(void) = 0;
   if (count > 1) nowhere();
+  signal(SIGSEGV, handler);
   __asm__ volatile(".globl faulting\n faulting: movl 16, %%eax" ::: "eax");
   return words == 0;
 }
