@@ -46,10 +46,17 @@ bool shows_loss(const Timeline& timeline) {
 // Returns whether the gap shows that the code read is not the code executed. (Missing code says nothing about the path there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
-// Returns the spaces in which code changed in place.
+// Returns the spaces in which code changed in place. A kernel without an image is not one of them: all code but the changed bytes is missing.
 std::set<SpaceId> changing_spaces(const Timeline& timeline) {
-  std::set<SpaceId> changing;
-  for (SiteId id = 0; id < timeline.site_count(); ++id) changing.insert(timeline.site(id).space);
+  std::set<SpaceId> changing, bare;
+  for (SiteId id = 0; id < timeline.site_count(); ++id) {
+    const SpaceId space = timeline.site(id).space;
+    (is_kernel_space(space) ? bare : changing).insert(space);
+  }
+  for (SectionId id = 0; !bare.empty() && id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (!section.code.bytes.empty() && bare.erase(section.space) != 0) changing.insert(section.space);
+  }
   return changing;
 }
 
@@ -453,11 +460,11 @@ void Decoder::State::set_checkpoint(Batch& batch) {
 
 void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
 
-// Returns whether another content at some address passed may resolve the contradiction. If code is missing, that is possible only if code
-// of the space changed, or the address has code at another time.
+// Returns whether another content at some address passed may resolve the contradiction. If code is missing, that is possible only if the
+// address has code at another time, or code of the space changed and no packet gave the address.
 bool Decoder::State::may_have_strayed(const Loss& loss) {
   if (loss.reason != GapReason::no_image) return contradicts_code(loss.reason);
-  return changing.contains(loss.space) || walker.ever_has_code(loss.space, loss.ip);
+  return (changing.contains(loss.space) && !loss.at_given_ip) || walker.ever_has_code(loss.space, loss.ip);
 }
 
 // Returns whether an alternative path, whose first blocks up to number `same` are those of `batch`, keeps what later contradictions cannot affect.

@@ -121,6 +121,7 @@ struct FlowState {
   uint32_t most_switches = 0;  ///< and at most, since the flow may have passed some unseen
   bool thread_open = false;    ///< the flow may be of several threads, or of several programs of its thread
   bool program_open = false;   ///< the thread may have called exec or not
+  Ip given_ip;            ///< the last place that a packet gave the flow; 0: none since it was lost
   Ip disabled_at;         ///< where tracing would resume after it was last disabled; 0: unknown
 
   // Pending items of the trace

@@ -245,6 +245,7 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   loss_.reason = reason;
   loss_.ip = state.ip;
   loss_.space = space_of(state, state.ip);
+  loss_.at_given_ip = state.given_ip == state.ip;
   const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
   loss_.offset_bytes = head.offset_bytes;
   if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
@@ -490,7 +491,7 @@ Walker::Go Walker::indirect(Flow& flow, const Step& step) {
   ++state.next;
   const bool was_kernel = is_kernel_half(state.ip), changes = in_guest(state) != from_guest;
   if (changes && has_ip) change_machine(flow, item, EventKind::disabled, state.ip, Ip{item.ip});
-  state.ip = Ip{item.ip};
+  state.ip = state.given_ip = Ip{item.ip};
   if (!has_ip) {
     state.enabled = false;
     took(flow);

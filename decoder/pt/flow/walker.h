@@ -120,6 +120,7 @@ struct Loss {
   SpaceId space = kNoSpace;
   SectionId section = kNoSection;
   uint64_t offset_bytes = 0;
+  bool at_given_ip = false;  ///< a packet gave this ip: every path leads there
 };
 
 class Runner;

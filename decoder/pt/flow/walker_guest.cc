@@ -113,7 +113,7 @@ void Walker::change_machine(Flow& flow, const Item& item, EventKind leaves, Ip f
   FlowState& state = flow.state;
   give_event(flow, item, leaves, kEventHasFrom, from, {});
   if (leaves == EventKind::async_disabled) state.non_root = !state.non_root;
-  state.ip = to;
+  state.ip = state.given_ip = to;
   update_context(flow, item.before, item.hi);
   give_event(flow, item, EventKind::enabled, kEventHasTo, {}, to);
 }

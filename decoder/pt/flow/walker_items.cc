@@ -139,7 +139,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.in_gap = state.bits_open = state.doubtful = false;
       state.end_silence();
       state.unanchored = 0;
-      state.ip = Ip{item.ip};
+      state.ip = state.given_ip = Ip{item.ip};
       if (has_ip) {
         set_mode(flow, item.mode, item, state.ip);
         find_thread(flow, time_of(item), state.next + 1, From::loss);
@@ -228,7 +228,7 @@ bool Walker::at_stop(Flow& flow) {
   }
   give_event(flow, item, EventKind::async_branch, flags, Ip{item.ip}, to);
   const bool was_kernel = is_kernel_half(state.ip);
-  state.ip = to;
+  state.ip = state.given_ip = to;
   state.enabled = has_to;
   set_mode(flow, item.mode, item, to);
   if (was_kernel) is_kernel_half(to) ? check_switches(flow, item) : enter_user(flow, item, item.before);
@@ -265,7 +265,7 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   state.enabled = true;
   state.doubtful = false;
-  state.ip = ip;
+  state.ip = state.given_ip = ip;
   resumes_ = ip == state.disabled_at && ip.value != 0;
   find_thread(flow, time_of(item), state.next + 1, From::start);
   uint8_t flags = kEventHasTo;
@@ -480,7 +480,7 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
   const bool at_tip = item.kind == ItemKind::tip;
   state.lost = false;
   state.doubtful = at_tip && state.bits_open && options_.config.tip_order != TipOrder::prompt;
-  state.ip = Ip{item.ip};
+  state.ip = state.given_ip = Ip{item.ip};
   state.enabled = true;
   state.has_stop = !at_tip;
   state.stop_ip = item.ip;
@@ -501,6 +501,7 @@ void Walker::recover(Flow& flow, Gap gap) {
   state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
   state.enabled = state.doubtful = false;
   state.in_gap = true;
+  state.given_ip = {};
   state.returns.clear();
   state.calls_unseen = true;
   state.tnt_count = 0;

@@ -527,6 +527,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
     set_places();
     mark_due_ = true;
   }
+  state_->given_ip = Ip{item.ip};
   const uint32_t place = (item.ip >> 63) != 0 ? kernel_place_ : user_place_;
   at_ = code_.target_at(place, item.ip);
   return true;
@@ -552,6 +553,7 @@ void Runner::leave() {
   state.tnt_count = untouched ? 0 : tnt_.count;
   state.tnt = tnt_.bits;
   state.ip = Ip{code_.run(at_).ip};
+  if (direct_ && cursor_.last_ip == state.ip.value) state.given_ip = state.ip;
   return_calls();
   if (state.position != first_position_) state.unanchored = 0;
   if (!moved_ && !direct_) return;
