@@ -70,8 +70,8 @@ int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   out.clear();
   writer.add_pokes(out);
   writer.add_modules(out);
-  write(out);
-  if (status == kExitOk) {
+  const bool writable = write(out);  // else the events, which are decoded again, would have no reader
+  if (status == kExitOk && writable) {
     if (const Status added = writer.add_events(write); !added && !interrupted()) return report_error(added.error());
   }
   packed.clear();
@@ -104,6 +104,7 @@ int run_timeline(const ViewsWords& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) return report_error(untimed(input));
+  if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   if (size != 0) {
     const auto [fitting_ns, status] = fit_slices(words, input, size);
     if (status != kExitOk) return status;

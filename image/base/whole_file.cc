@@ -140,6 +140,16 @@ bool is_standard_output(int fd) {
   return ::fstat(fd, &own) == 0 && ::fstat(STDOUT_FILENO, &standard) == 0 && own.st_dev == standard.st_dev && own.st_ino == standard.st_ino;
 }
 
+// What is written to a temporary file needs a folder that takes one.
+Status check_folder(const std::string& path) {
+  const Result<Place> place = look_at(path);
+  if (!place) return place.error();
+  if (place->direct() || (place->there && place->descriptor >= 0)) return {};
+  const std::string folder = fs::path(path).parent_path().string();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) return open_error(path, errno);
+  return {};
+}
+
 Error refusal(const std::string& path, std::string_view what) {
   return Error{ErrorCode::bad_output, path + " is " + std::string(what) + ": -o names the output file, -i the recording", 0};
 }
@@ -172,7 +182,8 @@ Status check_output(const std::string& path, const OutputRules& rules) {
   if (Status status = check_kind(path); !status) return status;
   std::error_code ignored;
   if (rules.keep_old) return fs::exists(path, ignored) ? check_kind(path + ".old") : Status();
-  return was_read(path) ? Status(refusal(path, "a file that is read as input")) : Status();
+  if (was_read(path)) return refusal(path, "a file that is read as input");
+  return path.empty() ? Status() : check_folder(path);
 }
 
 Status check_not_program(const std::string& path, const std::string& program) {

@@ -518,6 +518,25 @@ class OutputFiles(unittest.TestCase):
             self.assertIn(b"cannot write", done.stderr, words)
             self.assertTrue(full.is_char_device(), words)
 
+    def user_seconds(self, words, target):
+        """The processor time of a command that writes a large result to `target`, and what it said."""
+        command = [PTDECODE, *words, "-q", "-i", SOURCE / "data" / "kernel" / "kernel.bundle", "-o", target]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            said = process.stderr.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        return usage.ru_utime, process.returncode, said
+
+    def test_what_cannot_be_written_is_said_before_all_is_decoded(self):
+        nowhere = self.folder / "absent" / "out"
+        for words, target in ((["timeline"], "/dev/full"), (["timeline"], nowhere), (["timeline", "--size", "1M"], nowhere), (["flame"], nowhere), (["report"], nowhere)):
+            whole = self.user_seconds(words, "/dev/null")[0]
+            part, status, said = self.user_seconds(words, target)
+            with self.subTest(words=words, target=target):
+                self.assertEqual(status, 1, said)
+                self.assertRegex(said, rb"ptdecode: \S+: cannot write: No s(pace left on device|uch file or directory)\n\Z")
+                self.assertLess(part, whole / 8)
+
     def test_a_recording_is_not_written_over(self):
         for source, kind in ((DEMO / "data", b"a recording"), (SOURCE / "data" / "kernel" / "kernel.bundle", b"a bundle"), (PTDECODE, b"a program or library")):
             needed = self.folder / "needed"
