@@ -37,8 +37,8 @@ struct OutputRules {
 /// Of recordings.
 inline constexpr OutputRules kRecordingOutput{0600, FileKind::recording, true};
 
-/// Refuses a path that cannot be written because of its folder (not with keep_old), or whose file must not be lost: a file that this process has read (read_files.h), and a recording, bundle, program, library or
-/// jitdump that is not of `rules.kind`. With keep_old, a file that was read is allowed, and PATH.old, which is lost, is checked too.
+/// Refuses a path that cannot be written because of its folder (not with keep_old), or whose file must not be lost: a file that this process has
+/// read (read_files.h), and a recording, bundle, program, library or jitdump that is not of `rules.kind`. With keep_old, a file that was read is allowed, and PATH.old, which is lost, is checked too.
 /// Errors: bad_output, write_failed.
 [[nodiscard]] Status check_output(const std::string& path, const OutputRules& rules = {});
 

@@ -24,8 +24,8 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< suffix of F
 ///
 /// A function without a symbol is named by its file offset, "libc.so.6+0x1234": where .eh_frame says that it begins, else where a call enters, or a
 /// jump from another module, out of a function whose extent is known, or that is all of a function. If direct jumps lead back into the function,
-/// the code is a part of it. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without
-/// a symbol, of which neither is known, is "[unnamed code of libc.so.6]", one per module.
+/// the code is a part of it. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without a symbol, of
+/// which neither is known, is "[unnamed code of libc.so.6]", one per module.
 ///
 /// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The module of the latter is that of the code that
 /// contains the copy.
