@@ -149,11 +149,13 @@ Result<Facts> count(const ReportWords& words, const CallInput& input, GapTally& 
   Progress counting("counting", !words.calls.input.quiet);
   const StatCounts counts = count_streams(recording, request, counting);
   counting.finish();
+  if (interrupted()) return facts;  // nothing is written
   facts.stat = stat_report_json(recording, counts);
   gaps = counts.gaps;
   Progress checking("checking", !words.calls.input.quiet);
   FlowCheck flow = check_flow(recording, kCheckedFlowBytes, checking);
   checking.finish();
+  if (interrupted()) return facts;
   for (FlowContradiction& each : flow.contradictions) each.file = unverified_file(files, each.path, each.build_id);
   facts.check = check_json(recording, flow);
   facts.findings = finding_texts(recording, flow);

@@ -11,6 +11,7 @@
 
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/output.h"
 #include "decoder/aux_loss.h"
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
@@ -146,7 +147,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
   for (uint32_t stream = 0; stream < streams; ++stream) result.all_bytes += recording.streams()[stream].size_bytes;
   const double share = result.all_bytes <= budget_bytes ? 1 : static_cast<double>(budget_bytes) / static_cast<double>(result.all_bytes);
   progress.set_total(std::min(budget_bytes, result.all_bytes));
-  for (uint32_t stream = 0; stream < streams; ++stream) {
+  for (uint32_t stream = 0; stream < streams && !interrupted(); ++stream) {
     const uint64_t size = recording.streams()[stream].size_bytes;
     const std::vector<uint64_t> starts = share == 1 ? std::vector<uint64_t>{} : recording.segment_starts(stream);
     const auto next = std::lower_bound(starts.begin(), starts.end(), 1 + static_cast<uint64_t>(share * static_cast<double>(size)));
@@ -168,7 +169,7 @@ FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress
         result.uncertain += (block.flags & kUncertainFlags) != 0 ? block.instructions : 0;
       }
       progress.set(result.decoded_bytes + segment.stream_offset_bytes);
-      return true;
+      return !interrupted();
     };
     (void)recording.decode_parallel(stream, 0, end == size ? Recording::kStreamEnd : end, 0, sink);
     gaps.merge(here);
