@@ -32,7 +32,7 @@ enum class FlowItem : uint8_t {
 /// The order of items between two blocks:
 ///  - Events and gaps are in the order of their packets (stream_offset_bytes). A gap comes before an event of the same packet.
 ///  - An event that ends the flow of a thread (disabled, async_disabled, async_branch to code that is not traced) comes before the mark of the next
-///  thread, or of its next program, and an event that begins it (enabled) comes after that mark.
+///  thread, or of its next program, and an event that begins it (enabled) comes after that mark. Events before the former do, too.
 ///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier
 ///  time.
 ///
@@ -42,7 +42,7 @@ class FlowCursor {
   /// Starts a batch. The context of the previous batch carries over.
   void begin(const Batch& batch) {
     batch_ = &batch;
-    mark_ = event_ = gap_ = 0;
+    mark_ = event_ = gap_ = leaving_ = 0;
     first_ = end_ = 0;
     mark_at_ = place_of(batch.marks, 0);
     find_other();
@@ -58,6 +58,7 @@ class FlowCursor {
     const auto count = static_cast<uint32_t>(batch_->blocks.size());
     if (first_ >= count) return FlowItem::end;
     end_ = std::min({count, mark_at_, other_at_});
+    left_ = false;
     return FlowItem::blocks;
   }
 
@@ -106,6 +107,7 @@ class FlowCursor {
 
   void find_other() { other_at_ = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_)); }
   FlowItem pass_mark() {
+    left_ = left_ && batch_->marks[mark_].tid == context_.tid;
     context_ = batch_->marks[mark_++];
     mark_at_ = place_of(batch_->marks, mark_);
     time_.pass(context_);
@@ -120,17 +122,28 @@ class FlowCursor {
     if (gap_first) {
       ++gap_;
     } else {
-      time_.pass(batch_->events[event_++]);
+      const Event& passed = batch_->events[event_++];
+      if (leaves(passed) || passed.kind == EventKind::enabled) left_ = leaves(passed);
+      time_.pass(passed);
     }
     find_other();
     return gap_first ? FlowItem::gap : FlowItem::event;
   }
-  [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
+  [[nodiscard]] static bool leaves(const Event& event) {
     const bool is_untraced = event.kind == EventKind::async_branch && (event.flags & kEventHasTo) == 0;
-    const bool leaves = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled || is_untraced;
+    return event.kind == EventKind::disabled || event.kind == EventKind::async_disabled || is_untraced;
+  }
+  /// Returns whether one of the next events before the next block ends the flow of a thread.
+  bool ends_here() {
+    leaving_ = std::max(leaving_, event_);
+    while (place_of(batch_->events, leaving_) <= first_ && !leaves(batch_->events[leaving_])) ++leaving_;
+    return place_of(batch_->events, leaving_) <= first_;
+  }
+  [[nodiscard]] bool precedes(const Mark& mark, const Event& event) {
+    if (mark.tid != context_.tid && !left_ && ends_here()) return false;
     if (mark.tid != context_.tid && event.kind == EventKind::enabled) return true;
     const bool is_next = mark.tid != context_.tid || (!is_dated(mark) && mark.space != context_.space);  // thread, or program
-    if (leaves && context_.tid != -1 && is_next) return false;
+    if (leaves(event) && context_.tid != -1 && is_next) return false;
     return !is_dated(mark) || !is_dated(event) || likeliest(mark) <= likeliest(event);
   }
   [[nodiscard]] static bool precedes(const Mark& mark, const Gap& gap) {
@@ -139,6 +152,8 @@ class FlowCursor {
 
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
+  size_t leaving_ = 0;                     // see ends_here(): no event between event_ and this one ends a flow
+  bool left_ = true;                       // the flow of the context's thread has ended, or not begun
   uint32_t mark_at_ = 0, other_at_ = 0;    // before_block of the next mark, and of the next event or gap
   uint32_t first_ = 0, end_ = 0;           // blocks of the item
   Mark context_;

@@ -1,6 +1,7 @@
 """Guests in a host's trace: recordings of a machine with ground truth, mixed into the trace of a host by mix_guests.
 
 `perf inject --guest-data` inserts the records of the guest. It reads the mixed recordings independently, and so does `perf script`."""
+import collections
 import json
 import os
 import pathlib
@@ -35,6 +36,12 @@ def truth_of(machine):
 
 def executed(cpu):
     return int((DEMO / f"truth.cpu{cpu}.txt").read_text(encoding="utf-8").splitlines()[-1].split()[0])
+
+
+def symbols():
+    """Returns the addresses of the guest's symbols."""
+    words = [line.split() for line in (DEMO / "kcore_dir/kallsyms").read_text(encoding="utf-8").splitlines()]
+    return {each[2]: int(each[0], 16) for each in words}
 
 
 def tallies(text):
@@ -284,6 +291,21 @@ class Guests(unittest.TestCase):
         self.assertGreater(sum(call["call"] == "handle_exit" for call in of_host), 1000)
         for call in of_guest:
             self.assertTrue(call["module"].startswith("[guest."), call)
+
+    def test_a_call_that_exits_at_its_first_instruction_is_one_call(self):
+        """As often as the guest executes the first instruction of the function: of the kernel's, before its pages with trampolines."""
+        made = self.injected("one")
+        listed = run(PTDECODE, "script", "-q", "-i", made, "--itrace=i1i", "-F", "ip,dso").stdout.splitlines()
+        executed_at = collections.Counter(int(line.split()[0], 16) for line in listed if "guest." in line)
+        exits = run(PTDECODE, "script", "-q", "-i", made, "--itrace=b", "-F", "ip,addr,dso").stdout
+        calls = [json.loads(line) for line in run(PTDECODE, "script", "-q", "-i", made, "--format", "json").stdout.splitlines() if '"call":' in line]
+        counts = collections.Counter(call["call"] for call in calls if call["start_seen"] and call["comm"].startswith("VM:"))
+        checked = 0
+        for name in ("do_sync_core", "sysvec_call_function", "exc_int3", "poke_int3_handler", "text_poke", "text_poke_sync"):
+            address = symbols()[name]
+            self.assertEqual(counts[name], executed_at[address], name)
+            checked += len(re.findall(rf"^ *{address:x} .*=> +0 ", exits, re.M))
+        self.assertGreater(checked, 10)
 
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
