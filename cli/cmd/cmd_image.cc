@@ -13,10 +13,12 @@
 #include "cli/report/finding_text.h"
 #include "cli/report/missing_report.h"
 #include "cli/report/no_trace.h"
+#include "cli/report/thread_label.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 #include "image/placed_name.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -32,6 +34,9 @@ struct ImageWords {
   bool versions = false;
 };
 
+/// The kernel of the thread that --tid chooses; without it, that of the host.
+SpaceId kernel_of(const ImageWords& words) { return kernel_of_machine(machine_of_thread(words.tid)); }
+
 bool mapped_at(const Section& section, TimeNs when) { return section.live.contains(when); }
 
 /// Whether a mapping is there, and none over it: later mappings of parts of it do not end its time.
@@ -41,21 +46,21 @@ bool shows_at(const Timeline& timeline, SectionId id, TimeNs when) {
   return timeline.section_at(section.space, section.ip, when) == id || timeline.section_at(section.space, section.ip + (section.size_bytes - 1), when) == id;
 }
 
-std::string section_line(const Section& section) {
+std::string section_line(const Recording& recording, const Section& section) {
   const char* bytes = section.code.bytes.empty() ? "no bytes" : section.code.bytes.size() < section.size_bytes ? "part" : "bytes";
   return fmt::format(
-      "{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", section.space == kKernelSpace ? "kernel" : fmt::format("mm{}", section.space.value),
+      "{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", space_label(recording, section.space),
       section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : shown(section.path),
       section.build_id.empty() ? "" : " build id " + shown(section.build_id), section.assumed ? " {assumed}" : "", time_text(section.live));
 }
 
-int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId user_space, bool one_space) {
+int list_map(const Recording& recording, const ImageWords& words, std::optional<TimeNs> when, SpaceId user_space) {
   std::vector<SectionId> ids;
   const Timeline& timeline = recording.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
     if (when && !mapped_at(section, *when)) continue;
-    if (one_space && section.space != kKernelSpace && section.space != user_space) continue;
+    if (words.tid >= 0 && section.space != kernel_of(words) && section.space != user_space) continue;
     ids.push_back(id);
   }
   std::sort(ids.begin(), ids.end(), [&](SectionId a, SectionId b) {
@@ -63,7 +68,7 @@ int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId use
     return std::tuple(x.space, x.ip, x.live.first) < std::tuple(y.space, y.ip, y.live.first);
   });
   Output& output = standard_output();
-  for (const SectionId id : ids) output.write(section_line(timeline.section(id)));
+  for (const SectionId id : ids) output.write(section_line(recording, timeline.section(id)));
   output.write(fmt::format("{} sections{}; {} places changed while they were mapped\n", ids.size(),
                            when ? " at " + time_text({*when, *when}) : std::string(), timeline.site_count()));
   return kExitOk;
@@ -72,13 +77,14 @@ int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId use
 /// What `image --diff` compares.
 struct DiffRange {
   Interval times;
+  SpaceId kernel = kKernelSpace;
   SpaceId space = kNoSpace;  ///< kNoSpace: all
   Ip first;
   uint64_t size_bytes = 0;  ///< 0: all
 
   [[nodiscard]] bool contains(SpaceId in, Ip ip, uint64_t bytes) const {
     if (size_bytes != 0) return in == space && (ip.value - first.value < size_bytes || first.value - ip.value < std::max<uint64_t>(bytes, 1));
-    return space == kNoSpace || in == space || in == kKernelSpace;
+    return space == kNoSpace || in == space || in == kernel;
   }
 };
 
@@ -91,7 +97,7 @@ int list_difference(const Recording& recording, const DiffRange& range, bool att
     const Section& section = timeline.section(id);
     if (shows_at(timeline, id, times.first) == shows_at(timeline, id, times.last) || !range.contains(section.space, section.ip, section.size_bytes)) continue;
     ++differences;
-    output.write((shows_at(timeline, id, times.last) ? "+ " : "- ") + section_line(section));
+    output.write((shows_at(timeline, id, times.last) ? "+ " : "- ") + section_line(recording, section));
   }
   for (SiteId id = 0; id < timeline.site_count() && !output.closed(); ++id) {
     const Timeline::SiteInfo site = timeline.site(id);
@@ -119,11 +125,21 @@ Spaces spaces_at(const Recording& recording, TimeNs moment) {
   Spaces spaces;
   for (const int32_t tid : recording.contexts().threads()) {
     const Context context = recording.contexts().at_thread(tid, moment);
-    if (context.space == kNoSpace || context.space == kKernelSpace) continue;
+    if (context.space == kNoSpace || is_kernel_space(context.space)) continue;
     const auto [known, is_new] = spaces.emplace(context.space.value, tid);
     if (!is_new && context.pid == tid) known->second = tid;
   }
   return spaces;
+}
+
+/// The kernels of guests.
+Spaces guest_kernels(const Recording& recording) {
+  Spaces kernels;
+  for (const Guest& guest : guests_of(recording.contexts())) kernels[kernel_of_machine(guest.machine).value] = thread_of_machine(guest.machine, guest.pid);
+  for (const int32_t tid : recording.contexts().threads()) {
+    if (const auto kernel = kernels.find(kernel_of_machine(machine_of_thread(tid)).value); kernel != kernels.end()) kernel->second = tid;
+  }
+  return kernels;
 }
 
 /// What is at an address of a symbol called `name` in a space.
@@ -155,7 +171,8 @@ Error no_thread(int32_t tid) {
 struct SymbolWords {
   const std::string& name;
   const std::vector<Ip>& addresses;  ///< in any space, at any time
-  SpaceId user_space = kNoSpace;     ///< kNoSpace: not chosen
+  SpaceId kernel = kKernelSpace;
+  SpaceId user_space = kNoSpace;  ///< kNoSpace: not chosen
 };
 
 Error several_places(const Recording& recording, const std::string& name, const std::vector<CodeSpot>& places) {
@@ -170,17 +187,18 @@ Error several_places(const Recording& recording, const std::string& name, const 
   return {ErrorCode::contradictory_options, fmt::format("'{}' is at {} places: choose one by its address: {}", shown(name), places.size(), text), 0};
 }
 
-/// Finds the one place of a symbol in the kernel and in one of the spaces.
+/// Finds the one place of a symbol in its kernel and in one of the spaces, which may be other kernels.
 Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symbol, const Spaces& spaces, TimeNs moment) {
   Spaces found;
   std::vector<CodeSpot> places, in_kernel;
   for (const Ip ip : symbol.addresses) {
-    if (is_kernel_half(ip) && is_named(recording, kKernelSpace, ip, moment, symbol.name)) in_kernel.push_back({kKernelSpace, ip, moment});
+    if (is_kernel_half(ip) && is_named(recording, symbol.kernel, ip, moment, symbol.name)) in_kernel.push_back({symbol.kernel, ip, moment});
   }
   for (const auto& each : spaces) {
     const SpaceId space{each.first};
     for (const Ip ip : symbol.addresses) {
-      if (is_kernel_half(ip) || !is_named(recording, space, ip, moment, symbol.name)) continue;
+      if (is_kernel_half(ip) != is_kernel_space(space) || !is_named(recording, space, ip, moment, symbol.name)) continue;
+      if (is_kernel_space(space) && !in_kernel.empty()) continue;  // the host's comes first
       if (found.empty() || found.begin()->first == each.first) places.push_back({space, ip, moment});
       found.insert(each);
     }
@@ -191,7 +209,7 @@ Result<CodeSpot> named_place(const Recording& recording, const SymbolWords& symb
   if (!places.empty()) return places.front();
   // Not mapped at this time.
   const auto kernel = std::find_if(symbol.addresses.begin(), symbol.addresses.end(), [](Ip ip) { return is_kernel_half(ip); });
-  if (kernel != symbol.addresses.end()) return CodeSpot{kKernelSpace, *kernel, moment};
+  if (kernel != symbol.addresses.end()) return CodeSpot{symbol.kernel, *kernel, moment};
   if (symbol.user_space == kNoSpace) return several_spaces(recording, "'" + shown(symbol.name) + "'", found, moment);
   return CodeSpot{symbol.user_space, symbol.addresses.front(), moment};
 }
@@ -208,11 +226,15 @@ Result<CodeSpot> place_of(const Recording& recording, const ImageWords& words, S
       const std::string missing = missing_file_text(recording, {});
       return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol{}", words.place, missing.empty() ? "" : "; " + missing), 0};
     }
-    if (is_kernel_half(*address)) return CodeSpot{kKernelSpace, *address, moment};
-    if (user_space != kNoSpace) return CodeSpot{user_space, *address, moment};
+    const auto is_free = [&](SpaceId space) { return recording.timeline().section_at(space, *address, moment) == kNoSection; };
+    const bool of_kernel = is_kernel_half(*address);
+    if (of_kernel && (words.tid >= 0 || !is_free(kKernelSpace))) return CodeSpot{kernel_of(words), *address, moment};
+    if (of_kernel) spaces = guest_kernels(recording);
+    if (!of_kernel && user_space != kNoSpace) return CodeSpot{user_space, *address, moment};
     if (words.tid >= 0) return no_thread(words.tid);
-    if (spaces.size() == 1) return CodeSpot{SpaceId{spaces.begin()->first}, *address, moment};
-    std::erase_if(spaces, [&](const auto& space) { return recording.timeline().section_at(SpaceId{space.first}, *address, moment) == kNoSection; });
+    if (!of_kernel && spaces.size() == 1) return CodeSpot{SpaceId{spaces.begin()->first}, *address, moment};
+    std::erase_if(spaces, [&](const auto& space) { return is_free(SpaceId{space.first}); });
+    if (of_kernel && spaces.empty()) return CodeSpot{kKernelSpace, *address, moment};
     if (spaces.size() == 1) return CodeSpot{SpaceId{spaces.begin()->first}, *address, moment};
     return several_spaces(recording, fmt::format("{:x}", address->value), spaces, moment);
   }
@@ -221,7 +243,8 @@ Result<CodeSpot> place_of(const Recording& recording, const ImageWords& words, S
   if (!offset) return offset.error();
   if (words.tid >= 0 && user_space == kNoSpace && !is_kernel_half(named.back())) return no_thread(words.tid);
   if (user_space != kNoSpace) spaces = {{user_space.value, words.tid}};
-  Result<CodeSpot> spot = named_place(recording, {name, named, user_space}, spaces, moment);
+  if (words.tid < 0) spaces.merge(guest_kernels(recording));
+  Result<CodeSpot> spot = named_place(recording, {name, named, kernel_of(words), user_space}, spaces, moment);
   if (spot) spot->ip = spot->ip + offset->value;
   return spot;
 }
@@ -246,7 +269,7 @@ int show_place(const Recording& recording, const ImageWords& words, TimeNs when,
     return kExitOk;
   }
   const SectionId section = recording.timeline().section_at(spot.space, spot.ip, when);
-  if (section != kNoSection) output.write(section_line(recording.timeline().section(section)));
+  if (section != kNoSection) output.write(section_line(recording, recording.timeline().section(section)));
   output.write(when == kTimeMax ? "at the end:\n" : fmt::format("at {}:\n", time_text({when, when})));
   if (const std::optional<Ip> covering = covering_instruction(recording, spot)) {
     output.write(fmt::format("{:x} is inside this instruction:\n", spot.ip.value) + disassembly_text(recording, {spot.space, *covering, when}, 1, att) +
@@ -258,7 +281,7 @@ int show_place(const Recording& recording, const ImageWords& words, TimeNs when,
 
 /// Finds the place at either time: a function may exist at one of them only. Without --size, it is the function from the place on.
 int show_difference(const Recording& recording, const ImageWords& words, Interval times) {
-  DiffRange range{times, kNoSpace, Ip{}, 0};
+  DiffRange range{times, kernel_of(words), kNoSpace, Ip{}, 0};
   const auto space_at = [&](TimeNs when) {
     return words.tid >= 0 ? recording.contexts().at_thread(words.tid, when).space : recording.decoder_options().default_space;
   };
@@ -305,7 +328,7 @@ int run_image(const ImageWords& words) {
   const TimeNs moment = when.value_or(trace_time(recording).last);
   SpaceId user_space = recording.decoder_options().default_space;
   if (words.tid >= 0) user_space = recording.contexts().at_thread(words.tid, moment).space;
-  if (words.place.empty()) return list_map(recording, when, user_space, words.tid >= 0);
+  if (words.place.empty()) return list_map(recording, words, when, user_space);
   return show_place(recording, words, moment, user_space);
 }
 
@@ -320,7 +343,7 @@ Command add_image(CLI::App& app) {
   command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --versions and --diff, the rest of the function)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
   command.add_option("--diff", words->diff, "differences between two times, at the place if one is given: A,B (exit status 3 if there are any)");
-  command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes have the address or symbol");
+  command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes or virtual machines have the address or symbol");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Examples:\n"

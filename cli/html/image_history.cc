@@ -10,8 +10,10 @@
 
 #include "cli/html/density.h"
 #include "cli/list/code_text.h"
+#include "cli/report/thread_label.h"
 #include "cli/text/size_words.h"
 #include "image/mapped_kind.h"
+#include "ptdecode/guest.h"
 
 namespace ptd::cli {
 
@@ -123,8 +125,6 @@ std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Chang
   return regions;
 }
 
-std::string space_name(SpaceId space) { return space == kKernelSpace ? "kernel" : fmt::format("mm{}", space.value); }
-
 /// A moment as a share of the span, 0 to 1; moments outside are at its ends.
 double share_of(TimeNs time, Interval span) {
   if (span.last <= span.first || time <= span.first) return 0;
@@ -134,7 +134,7 @@ double share_of(TimeNs time, Interval span) {
 
 /// The name of a section: of generated code, that of its function.
 std::string section_name(const Recording& recording, const Section& section) {
-  if (section.space != kKernelSpace && is_generated_code(section.path)) {
+  if (!is_kernel_space(section.space) && is_generated_code(section.path)) {
     const auto symbol = recording.symbolizer().find(section.space, section.ip, section.live.first == kTimeMin ? section.live.last : section.live.first);
     if (symbol && symbol->start == section.ip) return std::string(symbol->name);
   }
@@ -198,7 +198,7 @@ nlohmann::json region_json(const Recording& recording, const Region& region, Int
     bands.resize(kRegionBands);
     std::sort(bands.begin(), bands.end(), [](const Band* a, const Band* b) { return a->first < b->first; });
   }
-  nlohmann::json json = {{"space", space_name(region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
+  nlohmann::json json = {{"space", space_label(recording, region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
                          {"sections", region.sections}, {"changes", region.changes}, {"all_bands", region.bands.size()}, {"bands", nlohmann::json::array()}};
   for (const Band* band : bands) json["bands"].push_back(band_json(recording, *band, span, std::max<size_t>(most_mappings / bands.size(), 4)));
   return json;
@@ -231,12 +231,12 @@ nlohmann::json change_json(const Recording& recording, const Change& change, Int
     name = section_name(recording, section);
     const bool mapped = change.kind == ChangeKind::mapped;
     const TimeNs last{change.time.value - (mapped ? 1 : 0)}, next{change.time.value + (mapped ? 0 : 1)};
-    const bool is_code = change.space == kKernelSpace || is_generated_code(section.path);  // a file begins with headers
+    const bool is_code = is_kernel_space(change.space) || is_generated_code(section.path);  // a file begins with headers
     before = is_code ? code_text(recording, change, last) : mapping_text(timeline, change, last);
     after = is_code ? code_text(recording, change, next) : mapping_text(timeline, change, next);
   }
   return {{"time", moment_text(change.time)}, {"at", share_of(change.time, span)}, {"kind", kKindNames[static_cast<size_t>(change.kind)]},
-          {"space", space_name(change.space)}, {"ip", fmt::format("{:x}", change.ip.value)}, {"size", change.size_bytes}, {"name", name},
+          {"space", space_label(recording, change.space)}, {"ip", fmt::format("{:x}", change.ip.value)}, {"size", change.size_bytes}, {"name", name},
           {"before", before}, {"after", after}};
 }
 
@@ -265,7 +265,7 @@ nlohmann::json marks_json(const Timeline& timeline, const std::vector<Change>& c
     if (!is_site(change)) {
       const std::string& path = timeline.section(change.id).path;
       what = path.starts_with("bpf_")            ? "BPF programs loaded or freed"
-             : change.space == kKernelSpace      ? "modules loaded or removed"
+             : is_kernel_space(change.space)     ? "modules loaded or removed"
              : is_generated_code(path)           ? "generated code"
                                                  : "files mapped or unmapped";
     }

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,17 @@ def symbols():
     """Returns the addresses of the guest's symbols."""
     words = [line.split() for line in (DEMO / "kcore_dir/kallsyms").read_text(encoding="utf-8").splitlines()]
     return {each[2]: int(each[0], 16) for each in words}
+
+
+def code_at(address, size):
+    """Returns bytes of the guest's kernel, as the recording begins, out of its copy of /proc/kcore."""
+    elf = (DEMO / "kcore_dir/kcore").read_bytes()
+    start, entry_size, count = struct.unpack_from("<Q", elf, 32)[0], *struct.unpack_from("<HH", elf, 54)
+    for at in range(start, start + entry_size * count, entry_size):
+        offset, virtual, _, file_size = struct.unpack_from("<QQQQ", elf, at + 8)
+        if virtual <= address < virtual + file_size:
+            return elf[offset + address - virtual:][:size]
+    raise AssertionError(f"{address:#x} is not in kcore")
 
 
 def tallies(text):
@@ -323,6 +335,33 @@ class Guests(unittest.TestCase):
             self.assertEqual(len(gaps), want)
             for gap in gaps:
                 self.assertEqual((gap["comm"].startswith("VM:"), "machine_pid" in gap), (loser == 1, loser == 1), gap)
+
+    def test_image_shows_the_code_of_a_guest(self):
+        """The bytes of its kernel; not those of the host's, which is at the same addresses. Its text pokes, as in its own recording."""
+
+        def without_times(text):
+            return re.sub(r"[0-9]+\.[0-9]{9}", "TIME", text)
+
+        made = self.injected("one")
+        thread = FIRST_THREAD + 101
+        address = symbols()["kthread"]
+        for place in (f"{address:#x}", "kthread"):
+            shown = run(PTDECODE, "image", "-i", made, "--tid", thread, place, "--size", 16)
+            self.assertIn("VM:1000 kernel", shown.stdout)
+            code = "".join(re.findall(r"^[0-9a-f]{16} \S+ +((?:[0-9a-f]{2} )+)", shown.stdout, re.M)).replace(" ", "")
+            self.assertTrue(code_at(address, 64).hex().startswith(code) and len(code) >= 24, shown.stdout + shown.stderr)
+        self.assertIn("[kernel.kallsyms]", run(PTDECODE, "image", "-i", made, f"{address:#x}").stdout)  # the host's
+        for words in (["hot_keys", "--versions"], ["--diff", "30,31", "hot_keys"]):
+            want = without_times(run(PTDECODE, "image", "-i", DEMO, *words).stdout)
+            self.assertGreater(len(want.splitlines()), 2)
+            for chosen in ([], ["--tid", thread]):
+                self.assertEqual(without_times(run(PTDECODE, "image", "-i", made, *words, *chosen).stdout), want)
+        for words in (["--diff", "30,31"], []):
+            listed = run(PTDECODE, "image", "-i", made, *words, "--tid", thread).stdout
+            self.assertNotRegex(listed, r"(?m)^[-+]? *kernel ")
+        self.assertRegex(run(PTDECODE, "image", "-i", made, "--tid", thread).stdout, r"(?m)^VM:1000 kernel .*\[guest\.kernel\.kallsyms\.1000\]")
+        for space in re.findall(r"(?m)^ *(.*?) [0-9a-f]{16}-", run(PTDECODE, "image", "-i", made).stdout):
+            self.assertRegex(space, r"^(VM:1000 )?(kernel|mm\d{1,3})$")
 
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
