@@ -245,12 +245,12 @@ TimeNs ReplayCursor::time() const {
   return copy.enter_previous() ? copy.item().time : filter_.time.first;
 }
 
-const Event* ReplayCursor::event_before() const {
+const Stretch* ReplayCursor::event_before() const {
   const Head& head = heads_[stream_];
   for (uint32_t at = head.at; at-- > 0;) {
     const Stretch& before = head.page->stretches[at];
     if (before.kind == FlowItem::blocks) return nullptr;
-    if (before.kind == FlowItem::event) return &head.page->events[before.first];
+    if (before.kind == FlowItem::event) return &before;
   }
   return nullptr;
 }

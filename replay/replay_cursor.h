@@ -53,7 +53,9 @@ class ReplayCursor {
   [[nodiscard]] const Stretch& item() const { return heads_[stream_].page->stretches[heads_[stream_].at]; }
   [[nodiscard]] uint32_t stream() const { return stream_; }
   [[nodiscard]] ThreadKey thread() const { return thread_of(stream_, item()); }
-  [[nodiscard]] const Event& event() const { return page().events[item().first]; }
+  [[nodiscard]] const Event& event() const { return event(item()); }
+  /// Of an item of the same page.
+  [[nodiscard]] const Event& event(const Stretch& stretch) const { return page().events[stretch.first]; }
   /// Of a gap that is not the edge of a window.
   [[nodiscard]] const Gap& gap() const { return page().gaps[item().first]; }
   /// Leaves an event or a gap after it (before it).
@@ -83,7 +85,7 @@ class ReplayCursor {
   /// Returns the time of the next item, or of the previous one at the end.
   [[nodiscard]] TimeNs time() const;
   /// Returns the event that precedes the current item in its stream and page, null if there is none.
-  [[nodiscard]] const Event* event_before() const;
+  [[nodiscard]] const Stretch* event_before() const;
 
   [[nodiscard]] PageStore& store() const { return *store_; }
   [[nodiscard]] const ReplayFilter& filter() const { return filter_; }

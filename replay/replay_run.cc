@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ptdecode/guest.h"
 #include "replay/text.h"
 
 namespace ptd::replay {
@@ -87,9 +88,13 @@ void ReplayRun::note_event() {
   } else if (event.kind == EventKind::tsx_abort) {
     note(thread, time, "transaction aborted at " + from);
   } else if (event.kind == EventKind::enabled && (event.flags & kEventResumed) == 0) {
-    const Event* left = cursor_->event_before();
+    const Stretch* before = cursor_->event_before();
+    const Event* left = before == nullptr ? nullptr : &cursor_->event(*before);
     if (left == nullptr || (left->kind != EventKind::async_disabled && left->kind != EventKind::disabled)) return;
     const bool async = left->kind == EventKind::async_disabled;
+    if (async && machine_of_thread(before->tid) != machine_of_thread(cursor_->item().tid))
+      return note(thread, time, "VM exit: the guest was at " + hex(left->from) + ", the host continues at " + to);
+    if (before->tid != cursor_->item().tid) return;
     if (async && left->from == event.to) return;
     if (!async && (left->aux == 0 || left->aux == event.to.value)) return;
     note(thread, time, std::string(async ? "asynchronous" : "tracing stopped at") + (async ? " branch at " : " ") + hex(left->from) +

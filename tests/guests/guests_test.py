@@ -20,7 +20,9 @@ FLOW = os.environ["GUEST_FLOW"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
 LIBRARY = os.environ.get("PTDECODE_LIBRARY", "")  # empty: not built as a shared library
 PERF = shutil.which("perf")
-sys.path.insert(0, os.path.join(os.environ["PTDECODE_SOURCE"], "tests", "capi"))
+for folder in ("capi", "replay"):
+    sys.path.insert(0, os.path.join(os.environ["PTDECODE_SOURCE"], "tests", folder))
+import gdb_client  # noqa: E402
 import ptdecode_c as ptd  # noqa: E402
 CPUS = (0, 1)
 GUEST_BIT = 1 << 29  # of the number of a guest's space (guest.h)
@@ -362,6 +364,17 @@ class Guests(unittest.TestCase):
         self.assertRegex(run(PTDECODE, "image", "-i", made, "--tid", thread).stdout, r"(?m)^VM:1000 kernel .*\[guest\.kernel\.kallsyms\.1000\]")
         for space in re.findall(r"(?m)^ *(.*?) [0-9a-f]{16}-", run(PTDECODE, "image", "-i", made).stdout):
             self.assertRegex(space, r"^(VM:1000 )?(kernel|mm\d{1,3})$")
+
+    def test_replay_names_a_vm_exit(self):
+        made = self.injected("one")
+        exits = run(PTDECODE, "script", "-q", "-i", made, "--itrace=b", "-C", 0, "-F", "ip,addr").stdout
+        with gdb_client.Client("-i", made, "--tid", 1001, ptdecode=PTDECODE) as peer:
+            peer.ask("vCont;c")
+            said = re.findall(r"VM exit: the guest was at 0x(\w+), the host continues at 0x(\w+)", peer.console)
+            self.assertNotIn("signal or other transfer", peer.console)
+        self.assertGreater(len(said), 1)
+        for guest, host in said:
+            self.assertRegex(exits, rf"(?m)^ *{guest} => +0\n +0 => +{host}$")
 
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
