@@ -8,6 +8,7 @@
 
 #include "analysis/names/name_match.h"
 #include "cli/options/exit_status.h"
+#include "cli/report/thread_label.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
 #include "image/mapped_kind.h"
@@ -23,11 +24,9 @@ namespace {
 constexpr uint64_t kRegionBytes = 2U << 20;
 constexpr size_t kListed = 20;
 
-/// What to do about code of a guest: of its kernel, of its processes without records, or of a file.
-std::string guest_remedy(const std::string& path, bool kernel) {
-  const size_t dot = path.find_last_of('.', path.find(']'));
-  const bool numbered = dot != std::string::npos && path.find_first_not_of("0123456789", dot + 1) == path.find(']') && path[dot + 1] != ']';
-  const std::string pid = numbered ? path.substr(dot + 1, path.find(']') - dot - 1) : "PID";
+/// What to do about code of a guest that `process` runs (0: not known): of its kernel, of its processes without records, or of a file.
+std::string guest_remedy(const std::string& path, bool kernel, int32_t process) {
+  const std::string pid = process > 0 ? std::to_string(process) : "PID";
   const std::string mounted = fmt::format("mount the guest's root file system at DIR/{} and use --guestmount DIR", pid);
   if (path.starts_with("/")) return fmt::format("{}; or put the file of the recorded build id into --build-id-cache", mounted);
   if (kernel) {
@@ -46,8 +45,8 @@ constexpr const char* kUnknownThread = "[user code of an unknown thread]";
 /// Returns the name of code that no record maps, in a guest of which nothing is known.
 std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ? "[guest.kernel.kallsyms]" : "[guest.user]"; }
 
-/// What to paste, or to do, so that code is found the next time.
-std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
+/// What to paste, or to do, so that code of a machine is found the next time.
+std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address, uint32_t machine) {
   const bool is_windows = path.size() > 2 && path[1] == ':' && path[2] == '/';
   if (!recording.from_perf() && is_windows)
     return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
@@ -63,7 +62,7 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
     return fmt::format("the module at {:#x}: the bundle names none", address);
   }
   if (path == kUnknownThread) return "record context switches (perf record --switch-events), or each thread by itself (perf record --per-thread)";
-  if (path.starts_with("[guest.") || path.starts_with("/[guest")) return guest_remedy(path, kernel);
+  if (machine != 0 && (kernel || path.starts_with("[guest.") || path.starts_with("/[guest"))) return guest_remedy(path, kernel, process_of_guest(recording, machine));
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after PATH";
   }
@@ -192,6 +191,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   for (const auto& [place, missing] : tally.missing()) {
     const auto& [section_id, space, region] = place;
     std::string path, build_id;
+    uint32_t machine = machine_of(SpaceId{space});
     bool kernel = is_kernel_space(SpaceId{space}) && section_id == kNoSection;
     uint64_t address = region;
     if (section_id != kNoSection && section_id < timeline.section_count()) {
@@ -199,10 +199,11 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
       path = section.path.empty() ? "[unnamed mapping]" : section.path;
       build_id = section.build_id;
       kernel = is_kernel_space(section.space);
+      machine = machine_of(section.space);
       address = section.ip.value;
     } else {
-      const bool unknown = machine_of(SpaceId{space}) == kUnknownGuest;
-      path = unknown ? unknown_guest(region) : fmt::format("[no mapping recorded: {}{} {:#x}..{:#x}]", machine_of(SpaceId{space}) != 0 ? "guest " : "", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
+      const bool unknown = machine == kUnknownGuest;
+      path = unknown ? unknown_guest(region) : fmt::format("[no mapping recorded: {}{} {:#x}..{:#x}]", machine != 0 ? "guest " : "", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
                          region + kRegionBytes - 1);
       kernel = is_kernel_half(Ip{region});
     }
@@ -227,7 +228,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
       continue;
     }
     line.reason = no_thread ? "no record names the thread, or its process" : section_id == kNoSection ? "not mapped by any record" : "bytes not found";
-    line.remedy = remedy_of(recording, path, build_id, kernel, address);
+    line.remedy = remedy_of(recording, path, build_id, kernel, address, machine);
     const MissingImage* dump = section_id == kNoSection && !kernel && !no_thread ? missing_jitdump(recording) : nullptr;
     if (dump != nullptr) {
       line.reason = fmt::format("not mapped by any record; {}: {}", dump->path, dump->reason);

@@ -376,6 +376,17 @@ class Guests(unittest.TestCase):
         for guest, host in said:
             self.assertRegex(exits, rf"(?m)^ *{guest} => +0\n +0 => +{host}$")
 
+    def test_advice_for_a_guests_kernel(self):
+        """Its copy is one of another kernel, and has nothing at the addresses of its modules."""
+        made, _ = self.injected_and_mounted()
+        shutil.copytree(made / "kcore_dir", made / "kcore_dir__1000")
+        told = run(PTDECODE, "stat", "-i", made)
+        told = re.findall(r"no mapping recorded: guest kernel .*\n +supply: (.*)", told.stdout + told.stderr)
+        self.assertTrue(told)
+        for advice in told:
+            self.assertIn("kcore_dir__1000", advice)
+            self.assertNotIn("--kcore-after", advice)
+
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
         other = tallies(self.flow(self.mixed("two", [2000]), "two").stdout)
