@@ -30,6 +30,7 @@
 #include "recording/image/image_build.h"
 #include "recording/image/stashed_code.h"
 #include "recording/perf/arm_perf.h"
+#include "recording/perf/guest_machines.h"
 #include "recording/perf/perf_time.h"
 #include "recording/perf/ring_index.h"
 #include "recording/trace/segments.h"
@@ -71,7 +72,9 @@ void widen(Interval& span, bool& any, TimeNs time) {
 // Collects what the records say.
 class SurveyCollector {
  public:
-  SurveyCollector(const perfio::PerfReader& reader, Survey& survey) : reader_(reader), survey_(survey) {}
+  SurveyCollector(const perfio::PerfReader& reader, const OpenRequest& options, Survey& survey) : reader_(reader), survey_(survey) {
+    guests_.add_sources(options, reader.kcore_dirs(), survey.warnings);
+  }
 
   void take(const perfio::Record& record) {
     if (record.sample_id.has_time) {
@@ -83,7 +86,7 @@ class SurveyCollector {
     rings_.add(record);
     const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
     if (lost != nullptr) ++survey_.lost.lost_records, survey_.lost.records += lost->count;
-    if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return;  // of a guest
+    if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return take_guest(record, *ring);
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);
     survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
@@ -94,6 +97,20 @@ class SurveyCollector {
   [[nodiscard]] uint32_t other_trace() const { return other_trace_; }
 
  private:
+  // Threads of guests have the numbers that other commands give them.
+  void take_guest(const perfio::Record& record, const RingIndex::Ring& ring) {
+    const GuestMachine* machine = guests_.of(ring.machine_pid);
+    if (machine == nullptr) return;
+    const auto number = [machine](int32_t own) { return thread_of_machine(machine->guest.machine, own); };
+    if (const auto* comm = std::get_if<perfio::CommRecord>(&record.payload))
+      on(record, perfio::CommRecord{number(comm->pid), number(comm->tid), guest_thread_name(ring.machine_pid, comm->comm), comm->exec});
+    if (const auto* task = std::get_if<perfio::TaskRecord>(&record.payload)) {
+      perfio::TaskRecord own = *task;
+      own.pid = number(task->pid), own.tid = number(task->tid), own.ptid = number(task->ptid);
+      on(record, own);
+    }
+    guest_pokes_[machine->guest.machine] += std::holds_alternative<perfio::TextPokeRecord>(record.payload) ? 1 : 0;
+  }
   template <typename Other>
   void on(const perfio::Record&, const Other&) {}
   void on(const perfio::Record&, const perfio::AuxtraceInfoRecord& info) {
@@ -149,6 +166,7 @@ class SurveyCollector {
   }
   void on(const perfio::Record&, const perfio::TextPokeRecord&) { ++survey_.text_pokes; }
   void on(const perfio::Record& record, const perfio::MmapRecord& map) {
+    if (map.guest && map.kernel) (void)guests_.of(std::max(map.pid, 0));
     if (!map.executable || map.kernel || map.guest || map.path.empty()) return;
     const std::string id = map.build_id.empty() ? std::string() : normalize_build_id(perfio::build_id_hex(map.build_id));
     Mapped& mapped = mapped_[{map.path, id}];
@@ -202,6 +220,8 @@ class SurveyCollector {
   std::vector<AuxTime> aux_times_;
   std::map<int32_t, TimeNs> started_;  // tid -> its first ITRACE_START
   std::map<int32_t, ThreadInfo> threads_;
+  GuestMachines guests_;
+  std::map<uint32_t, uint64_t> guest_pokes_;  // by machine
   std::map<std::pair<std::string, std::string>, Mapped> mapped_;
 };
 
@@ -258,6 +278,8 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
   for (auto& [tid, thread] : threads_) survey_.threads.push_back(std::move(thread));
   std::sort(survey_.threads.begin(), survey_.threads.end(),
             [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.pid, a.tid) < std::pair(b.pid, b.tid); });
+  for (uint32_t machine = 1; const GuestMachine* guest = guests_.find(machine); ++machine)
+    survey_.guests.push_back({guest->guest.pid, guest_pokes_[machine], guest->is_named});
   std::map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : reader_.features().build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
@@ -336,7 +358,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   if (!opened.ok()) return opened.error();
   perfio::PerfReader& reader = **opened;
   Survey survey;
-  SurveyCollector collector(reader, survey);
+  SurveyCollector collector(reader, options, survey);
   const Status status = reader.read([&](const perfio::Record& record) {
     collector.take(record);
     return true;
@@ -346,7 +368,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   const bool directory = ::stat(options.path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   survey.form = directory ? "perf.data directory" : "perf.data file";
   survey.file_bytes = reader.size_bytes();
-  survey.kernel_copy = !reader.kcore_dirs().empty();
+  survey.kernel_copy = std::ranges::any_of(reader.kcore_dirs(), [](const std::string& dir) { return !dir.substr(dir.rfind('/') + 1).starts_with("kcore_dir__"); });
   take_origin(origin_of(reader), survey);
   if (collector.etm().valid) {
     take_etm_event(collector.etm(), reader, survey);
@@ -382,6 +404,14 @@ std::map<int32_t, int32_t> pids_of(const ContextTrack& contexts) {
   return pids;
 }
 
+bool has_kernel_code(const Timeline& timeline, uint32_t machine) {
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    const Section& section = timeline.section(id);
+    if (section.space == kernel_of_machine(machine) && !section.code.bytes.empty()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Survey survey_of(const Recording& recording) {
@@ -410,6 +440,7 @@ Survey survey_of(const Recording& recording) {
     const auto pid = pids.find(tid);
     survey.threads.push_back({pid == pids.end() ? -1 : pid->second, tid, name});
   }
+  for (const Guest& guest : guests_of(recording.contexts())) survey.guests.push_back({guest.pid, 0, has_kernel_code(recording.timeline(), guest.machine)});
   const pt::Config& config = recording.decoder_options().config;
   for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
     if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);

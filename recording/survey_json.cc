@@ -14,6 +14,14 @@ namespace {
 
 bool bounded(Interval time) { return time.first != kTimeMin && time.last != kTimeMax; }
 
+void put_guests(JsonText& json, const std::vector<SurveyGuest>& guests) {
+  json.list("guests", guests, [&json](const SurveyGuest& guest) {
+    json.pair("kernel_copy", guest.kernel_copy);
+    json.pair("pid", guest.pid);
+    json.pair("text_pokes", guest.text_pokes);
+  });
+}
+
 }  // namespace
 
 std::string survey_json(const Survey& survey) {
@@ -31,6 +39,7 @@ std::string survey_json(const Survey& survey) {
   json.pair("cpuid", survey.cpuid);
   json.pair("file_bytes", survey.file_bytes);
   json.pair("form", survey.form);
+  put_guests(json, survey.guests);
   json.pair("host", survey.hostname);
   json.list("images", survey.images, [&json](const SurveyImage& image) {
     json.pair("build_id", image.build_id);

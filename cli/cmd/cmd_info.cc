@@ -172,6 +172,17 @@ std::string images_text(const Survey& survey) {
   return text;
 }
 
+std::string guests_text(const Survey& survey) {
+  std::string text;
+  for (const SurveyGuest& guest : survey.guests) {
+    const auto count = std::ranges::count_if(survey.threads, [&](const ThreadInfo& thread) { return thread.comm.starts_with(fmt::format("VM:{} ", guest.pid)); });
+    add(text, text.empty() ? "guests" : "",
+        fmt::format("{}: {}, {}; kernel code: {}", guest.pid > 0 ? fmt::format("VM:{}", guest.pid) : "VM", counted(static_cast<size_t>(count), "thread"),
+                    counted(guest.text_pokes, "text poke"), guest.kernel_copy ? "a copy" : "none; 'ptdecode stat' says what to supply"));
+  }
+  return text;
+}
+
 std::string rest_text(const Survey& survey) {
   std::string text;
   const LostRecords& lost = survey.lost;
@@ -212,7 +223,7 @@ int show_info(const InputOptions& input, bool json) {
   const std::string& path = input.source();
   standard_output().write(
       fmt::format("{:<11} {}: {}{}\n", "recording", shown(path), facts->form, facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
-  standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + rest_text(*facts));
+  standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + guests_text(*facts) + rest_text(*facts));
   return kExitOk;
 }
 

@@ -73,6 +73,8 @@ void add_absent(ImageBuild& image, const Guest& guest, const std::string& path, 
 
 std::string suffix_of(const Guest& guest) { return guest.pid > 0 ? "." + std::to_string(guest.pid) : std::string(); }
 
+std::string guest_thread_name(int32_t pid, const std::string& comm) { return "VM:" + std::to_string(pid) + " " + comm; }
+
 std::string guest_path(const Guest& guest, const std::string& path) {
   if (path.starts_with('[')) return "[guest." + path.substr(1, path.find(']') - 1) + suffix_of(guest) + "]";
   return path.starts_with('/') && !path.starts_with("//") ? "/[guest" + suffix_of(guest) + "]" + path : path;

@@ -53,6 +53,8 @@ class GuestMachines {
 
 /// Returns ".PID", or "" for the guest of all processes: how names tell guests apart.
 [[nodiscard]] std::string suffix_of(const Guest& guest);
+/// Returns "VM:PID COMM", the name of a guest's thread.
+[[nodiscard]] std::string guest_thread_name(int32_t pid, const std::string& comm);
 /// Returns the path of sections with a file of a guest.
 [[nodiscard]] std::string guest_path(const Guest& guest, const std::string& path);
 

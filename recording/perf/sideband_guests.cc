@@ -34,7 +34,7 @@ void SidebandFold::on_guest_record(const perfio::Record& record, const RingIndex
     }
     if constexpr (std::is_same_v<T, perfio::CommRecord>) {
       renumber(payload.pid, payload.tid);
-      payload.comm = "VM:" + std::to_string(ring.machine_pid) + " " + payload.comm;
+      payload.comm = guest_thread_name(ring.machine_pid, payload.comm);
       on_comm(own, payload);
     }
     if constexpr (std::is_same_v<T, perfio::TaskRecord>) {

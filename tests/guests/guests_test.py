@@ -387,6 +387,24 @@ class Guests(unittest.TestCase):
             self.assertIn("kcore_dir__1000", advice)
             self.assertNotIn("--kcore-after", advice)
 
+    def test_info_names_guests(self):
+        """The host has no copy of its kernel here."""
+        made = pathlib.Path(tempfile.mkdtemp(dir=self.work)) / "injected"
+        shutil.copytree(self.injected("one"), made)
+        shutil.rmtree(made / "kcore_dir")
+        raw = run(PERF, "script", "-D", "-i", made).stdout
+        info = json.loads(run(PTDECODE, "info", "--json", "-i", made).stdout)
+        pokes = len(re.findall("PERF_RECORD_TEXT_POKE", raw))
+        self.assertGreater(pokes, 10)
+        self.assertEqual(info["guests"], [{"kernel_copy": True, "pid": 1000, "text_pokes": pokes}])
+        self.assertEqual((info["kernel_copy"], info["text_pokes"]), (False, 0))
+        for thread in info["threads"]:
+            chosen = run(PTDECODE, "script", "-q", "-i", made, "--itrace=b", "--tid", thread["tid"], "-F", "comm")
+            self.assertEqual({line.strip() for line in chosen.stdout.splitlines()} - {thread["comm"]}, set(), thread)
+        ran = {line.rsplit(None, 1)[0].strip() for line in run(PTDECODE, "script", "-q", "-i", made, "--itrace=b", "-F", "comm,tid").stdout.splitlines()}
+        self.assertLessEqual(ran, {thread["comm"] for thread in info["threads"]})
+        self.assertRegex(run(PTDECODE, "info", "-i", made).stdout, rf"guests +VM:1000: \d+ threads, {pokes} text pokes; kernel code: a copy")
+
     def test_two_guests_in_turn_on_one_cpu(self):
         alone = tallies(self.flow(self.mixed("two", [1000]), "two").stdout)
         other = tallies(self.flow(self.mixed("two", [2000]), "two").stdout)
