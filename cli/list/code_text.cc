@@ -13,6 +13,7 @@
 #include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/insn.h"
+#include "recording/code_modes.h"
 
 namespace ptd::cli {
 
@@ -28,13 +29,6 @@ std::string flag_text(CodeFlag flags) {
   if (any(flags, CodeFlag::suspect)) text += " {suspect}";
   if (any(flags, CodeFlag::assumed)) text += " {assumed}";
   return text;
-}
-
-/// How code is read where no flow tells: as x86-64, or as the trace sources' cores read it.
-ExecMode mode_of(const Recording& recording) {
-  const arm::TraceConfig* config = recording.arm_config(0);
-  if (config == nullptr) return ExecMode::bits64;
-  return config->protocol == arm::Protocol::etmv3 || config->protocol == arm::Protocol::ptm ? ExecMode::a32 : ExecMode::a64;
 }
 
 }  // namespace
@@ -72,7 +66,6 @@ namespace {
 /// One line for each instruction: `line(ip, code, bytes, text)`, or `line` of a place without bytes.
 template <typename Line, typename Absent>
 std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax, const Line& line, const Absent& absent) {
-  const ExecMode mode = mode_of(recording);
   CodeView view(recording.timeline());
   const Disassembler disassembler(syntax(att_syntax));
   std::string text;
@@ -85,6 +78,7 @@ std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_
       return text + absent(ip, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];
+    const ExecMode mode = code_mode(recording, spot.space, ip, spot.when);
     const Insn insn = executed_insn(code.bytes, mode);
     const Bytes bytes = code.bytes.first(insn.length_bytes == 0 ? 1 : insn.length_bytes);
     text += line(ip, code, bytes, insn.cls == InsnClass::bad ? "(no instruction)" : disassembler.text(bytes, ip, mode));
@@ -117,7 +111,7 @@ namespace {
 class InsnReader {
  public:
   InsnReader(const Recording& recording, SpaceId space, TimeNs when, PlacedBytes version = {})
-      : view_(recording.timeline()), mode_(mode_of(recording)), space_(space), when_(when), version_(version) {}
+      : recording_(recording), view_(recording.timeline()), space_(space), when_(when), version_(version) {}
 
   /// Returns the bytes of the instruction at `ip`, empty if they are unknown or no instruction. Valid until the next call.
   [[nodiscard]] Bytes read(Ip ip) {
@@ -127,7 +121,7 @@ class InsnReader {
     const size_t size = std::min(code.size(), insn_.size());
     std::copy_n(code.begin(), size, insn_.begin());
     const Bytes bytes = Bytes(insn_).first(put_over(insn_, ip, size, version_));
-    return bytes.first(executed_insn(bytes, mode_).length_bytes);
+    return bytes.first(executed_insn(bytes, mode_at(ip)).length_bytes);
   }
 
   /// Returns the address of the instruction that lies across `ip`, as the instructions from `start` on are read.
@@ -141,11 +135,11 @@ class InsnReader {
     return std::nullopt;
   }
 
-  [[nodiscard]] ExecMode mode() const { return mode_; }
+  [[nodiscard]] ExecMode mode_at(Ip ip) const { return code_mode(recording_, space_, ip, when_); }
 
  private:
+  const Recording& recording_;
   CodeView view_;
-  ExecMode mode_;
   SpaceId space_;
   TimeNs when_;
   PlacedBytes version_;
@@ -170,7 +164,7 @@ std::string line_at(const Recording& recording, InsnReader& reader, CodeSpot spo
     const Bytes bytes = reader.read(at);
     if (!text.empty()) text += "; ";
     if (bytes.empty() || listed == kListed) return text + "...";
-    text += disassembler.text(bytes, at, reader.mode());
+    text += disassembler.text(bytes, at, reader.mode_at(at));
     at = at + bytes.size();
   }
   return text;

@@ -64,7 +64,7 @@ SpaceId read_space(ByteReader& in) { return SpaceId{static_cast<uint32_t>(in.num
 /// One call of operator() an operation.
 class OpWriter {
  public:
-  OpWriter(const BundleCodeWriter& code, ByteWriter& out) : code_(code), out_(out) {}
+  OpWriter(const CodeModes& modes, const BundleCodeWriter& code, ByteWriter& out) : modes_(modes), code_(code), out_(out) {}
 
   void operator()(const AddSpaceOp& op) {
     out_.number(op.machine == 0 ? kAddSpace : kAddGuestSpace);
@@ -84,7 +84,8 @@ class OpWriter {
     out_.text(section.path);
     out_.text(section.build_id);
     out_.number(section.file_offset_bytes);
-    out_.flag(section.assumed);
+    const auto mode = modes_.find({section.path, section.build_id});
+    out_.number((section.assumed ? 1 : 0) + 2 * static_cast<uint64_t>(mode == modes_.end() ? ExecMode::unknown : mode->second));
     write_place(code_.place(section.code.bytes), out_);
   }
   void operator()(const RemoveOp& op) {
@@ -128,6 +129,7 @@ class OpWriter {
   }
 
  private:
+  const CodeModes& modes_;
   const BundleCodeWriter& code_;
   ByteWriter& out_;
 };
@@ -202,7 +204,9 @@ class OpReader {
     section.path = in_.text();
     section.build_id = in_.text();
     section.file_offset_bytes = in_.number();
-    section.assumed = in_.flag();
+    const uint64_t assumed_and_mode = in_.number_to(2 * static_cast<uint64_t>(ExecMode::bits64) + 1);
+    section.assumed = assumed_and_mode % 2 != 0;
+    if (assumed_and_mode >= 2) image_.note_mode(section.path, section.build_id, static_cast<ExecMode>(assumed_and_mode / 2));
     if (!code_.find(read_place(in_), section.code) || !has(section.space)) return false;
     image_.add_section(std::move(section));
     return in_.ok();
@@ -297,7 +301,7 @@ Finding read_finding(ByteReader& in) {
 
 void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out) {
   out.number(log.ops.size());
-  OpWriter writer(code, out);
+  OpWriter writer(log.modes, code, out);
   for (const ImageOp& op : log.ops) std::visit(writer, op);
 }
 

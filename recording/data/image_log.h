@@ -39,6 +39,9 @@ struct SpaceLostWindowOp {
 };
 using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding, SpaceLostWindowOp>;
 
+/// bits32 or bits64, by path and build id of a file's sections, as its machine says.
+using CodeModes = std::map<std::pair<std::string, std::string>, ExecMode>;
+
 /// The origin of a section's bytes.
 struct CodeOrigin {
   std::string file, why;
@@ -50,6 +53,7 @@ class ImageLog {
   bool share = false;  ///< its bytes are for others: only code that is proven may be read (CodeSourceOptions::share)
   std::vector<ImageOp> ops;
   std::map<std::pair<std::string, std::string>, CodeOrigin> origins;  ///< by path and build id of the section
+  CodeModes modes;
   std::shared_ptr<FetchLog> fetches = std::make_shared<FetchLog>();  ///< what decoding the recording looks at
 };
 
@@ -98,6 +102,9 @@ class LoggedBuilder {
   }
   void note_origin(const std::pair<std::string, std::string>& section, CodeOrigin origin) {
     if (log_) log_->origins.insert_or_assign(section, std::move(origin));
+  }
+  void note_mode(const std::pair<std::string, std::string>& section, ExecMode mode) {
+    if (log_) log_->modes.insert_or_assign(section, mode);
   }
   void set_word_bytes(unsigned word_bytes) { builder_.set_word_bytes(word_bytes); }
   void freeze_at_first_version() { builder_.freeze_at_first_version(); }

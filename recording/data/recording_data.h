@@ -53,6 +53,7 @@ struct RecordingData {
   std::set<std::pair<int32_t, TimeNs>> given_comms;  ///< those that the thread did not give itself
   /// The ELF files that provide the bytes of sections, by path and build id of the section.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files;
+  std::map<std::pair<std::string, std::string>, ExecMode> modes;  ///< bits32 or bits64, of the files of sections, likewise
   std::vector<MissingImage> missing;
   LostRecords lost;
   std::vector<std::string> warnings;

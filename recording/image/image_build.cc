@@ -109,7 +109,10 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     }
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_files(section, wanted, found);
-    if (found.elf) elf_files_[{section.path, section.build_id}] = found.elf;
+    if (found.elf) {
+      note_machine(section.path, section.build_id, *found.elf);
+      elf_files_[{section.path, section.build_id}] = found.elf;
+    }
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
     note_origin(section.path, section.build_id, found.file_path, found.proof);
     if (found.is_copy) {
@@ -250,7 +253,16 @@ void ImageBuild::add_symbol_files(const Section& section, const MappedPath& want
 }
 
 void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
-  if (!has_symbol_file(section_path, build_id)) append_symbol_file(section_path, file_path, build_id);
+  if (has_symbol_file(section_path, build_id)) return;
+  append_symbol_file(section_path, file_path, build_id);
+  if (const auto elf = ElfFile::open(file_path); elf.ok()) note_machine(section_path, build_id, **elf);
+}
+
+// x32 programs are ELFCLASS32, and 64-bit code.
+void ImageBuild::note_machine(const std::string& path, const std::string& build_id, const ElfFile& elf) {
+  constexpr uint16_t k386 = 3, kX86_64 = 62;  // e_machine
+  if (elf.machine() == k386) note_mode(path, build_id, ExecMode::bits32);
+  if (elf.machine() == kX86_64) note_mode(path, build_id, ExecMode::bits64);
 }
 
 void ImageBuild::append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
@@ -308,6 +320,7 @@ void ImageBuild::finish(RecordingData& data) {
   for (std::string& folder : module_folders_) data.symbolizer->add_module_folder(std::move(folder));
   for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
   data.elf_files = std::move(elf_files_);
+  data.modes = std::move(modes_);
   tell_of_kept(data);
   for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});
 }

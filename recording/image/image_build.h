@@ -55,6 +55,11 @@ class ImageBuild {
   void note_origin(const std::string& path, const std::string& build_id, const std::string& file, const std::string& why) {
     builder.note_origin({path, build_id}, {file, why});
   }
+  /// Records how the code of a file's sections is read.
+  void note_mode(const std::string& path, const std::string& build_id, ExecMode mode) {
+    modes_.insert_or_assign({path, build_id}, mode);
+    builder.note_mode({path, build_id}, mode);
+  }
   /// Adds a section with bytes.
   void add_section(Section section) {
     given_.push_back({section.space, section.ip, section.size_bytes});
@@ -85,6 +90,7 @@ class ImageBuild {
   std::vector<SymbolFile> symbol_files_;
   std::set<std::pair<std::string, std::string>> named_;  // (path, build id) of symbol_files_
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files_;  // of sections, by (path, build id)
+  CodeModes modes_;
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
   [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const { return named_.contains({section_path, build_id}); }
@@ -96,6 +102,7 @@ class ImageBuild {
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
   void add_executable_part(const Section& section, const ElfFile& elf);
   void note_damage(const std::string& file);
+  void note_machine(const std::string& path, const std::string& build_id, const ElfFile& elf);
   void leave_out(const UserMapping& mapping, TimeNs since);
   void doubt_written(const UserMapping& mapping);
   std::map<std::string, bool> used_without_id_;                         // paths: whether the last mapping's file is used and has no build id

@@ -120,6 +120,7 @@ void WindowsModules::add_code(const ListedModule& module, const std::string& pat
     section.file_offset_bytes = piece.address;
     image_.add_section(std::move(section));
   }
+  image_.note_mode(path, key, found.file->is_64bit() ? ExecMode::bits64 : ExecMode::bits32);
   const bool is_own = found.root == roots_.back();
   image_.note_origin(path, key, found.file->file().path(), is_own ? "in the folder of the list of modules" : "below --symfs");
   pick_symbols(path, *found.file);

@@ -121,6 +121,49 @@ class Mappings(unittest.TestCase):
         self.assertEqual(mappings, [("83 c7 10 89 f8 c3", "add $0x10, %edi; mov %edi, %eax; ret")] * 2, listed)
 
 
+class Bits32(unittest.TestCase):
+    SOURCE = """.globl _start
+_start: inc %eax
+ add %ecx, sum
+ mov sum(,%eax,4), %edx
+ dec %ebx
+ push %es
+ pop %es
+ daa
+ arpl %cx, %ax
+ jmp *%eax
+.bss
+sum: .long 0
+"""
+
+    def test_of_an_elf_file(self):
+        """objdump says which instructions a 32-bit file has: their bytes, and their operations."""
+        with tempfile.TemporaryDirectory() as holder:
+            folder = pathlib.Path(holder)
+            done = subprocess.run([os.environ.get("CC", "cc"), "-m32", "-x", "assembler", "-c", "-", "-o", folder / "unit"], input=self.SOURCE, text=True, check=False)
+            linked = done.returncode == 0 and subprocess.run(["ld", "-m", "elf_i386", folder / "unit", "-o", folder / "program"], check=False).returncode == 0
+            if not linked:
+                self.skipTest("no assembler and linker for i386")
+            listed = subprocess.run(["objdump", "-d", "-w", folder / "program"], capture_output=True, text=True, check=True).stdout
+            want = [(int(at, 16), code.strip(), operation) for at, code, operation in re.findall(r"^ *([0-9a-f]+):\t((?:[0-9a-f]{2} )+) *\t(\w+)", listed, re.M)]
+            self.assertEqual(len(want), 9)
+            # PSB, MODE.Exec of 32-bit code, FUP, PSBEND, TIP.PGD of the last instruction ([SDM] "Trace Packets and Data Types"): a bundle has code that ran.
+            (folder / "trace").write_bytes(bytes.fromhex("0282" * 8 + "9902" + "7d") + want[0][0].to_bytes(6, "little") + bytes.fromhex("022301"))
+            words = ["--pt", folder / "trace", "--image", folder / "program"]
+            subprocess.run([PTDECODE, "bundle", "-q", *words, "-o", folder / "bundle"], check=True, capture_output=True)
+            for given in (words, ["-i", folder / "bundle"]):
+                shown = subprocess.run([PTDECODE, "image", *given, f"{want[0][0]:x}", "--size", str(want[-1][0] + 2 - want[0][0])], capture_output=True, text=True, check=True)
+                rows = re.findall(r"^ +([0-9a-f]{6,}) (?:\S+\+0x[0-9a-f]+)? +((?:[0-9a-f]{2} )+) *(\w+)", shown.stdout, re.M)
+                self.assertEqual([(int(at, 16), code.strip(), operation) for at, code, operation in rows], want, shown.stdout)
+                middle = subprocess.run([PTDECODE, "image", *given, f"{want[1][0] + 1:x}", "--size", "1"], capture_output=True, text=True, check=True).stdout
+                self.assertRegex(middle, rf"is inside this instruction:\n +{want[1][0]:x} _start\+0x1 +{want[1][1]} ")
+            # The same bytes as code that no file names, in the same process.
+            size, blob = want[-1][0] + 2 - want[0][0], folder / "blob"
+            blob.write_bytes(b"".join(bytes.fromhex(code) for _, code, _ in want))
+            shown = subprocess.run([PTDECODE, "image", *words, "--image", f"{blob}@9000000", "9000000", "--size", str(size)], capture_output=True, text=True, check=True)
+            self.assertEqual(re.findall(r"^ +[0-9a-f]{6,} +(?:[0-9a-f]{2} )+ *(\w+)", shown.stdout, re.M), [row[2] for row in want], shown.stdout)
+
+
 TEXT_POKE = 20  # PERF_RECORD_TEXT_POKE
 
 
