@@ -3,6 +3,7 @@
 Second sources: the linker places the library at the address at which the program runs it, so that nothing relocates it but the linker; objdump
 (binutils) gives its sections and symbols. ptdecode gets the same library, linked for another address.
 """
+import random
 import re
 import struct
 import subprocess
@@ -95,6 +96,35 @@ int main(int argc, char **argv) {  // FILE ADDRESS ENTRY COUNT...
 """
 
 
+def random_source(seed):
+    """C source of 40 functions, half of them exported, that loop, switch, and call each other."""
+    pick, names, lines = random.Random(seed), [], ["#define EXPORT __declspec(dllexport)", "EXPORT volatile int sum;"]
+
+    def statement(depth):
+        kind = pick.randrange(9 if depth < 3 else 3)
+        if kind == 3:
+            return f"for (int i = 0; i < a; ++i) {{ {statement(depth + 1)} if (sum == i) break; }}"
+        if kind == 4:
+            return f"if (a > {pick.randrange(50)}) {{ {statement(depth + 1)} }} else {{ {statement(depth + 1)} }}"
+        if kind == 5:
+            cases = (f"case {i}: {statement(depth + 1)} {pick.choice(['break;', '', 'return a;'])}" for i in range(pick.randrange(3, 9)))
+            return f"switch (a) {{ {' '.join(cases)} }}"
+        if kind == 6:
+            return f"while (sum & {pick.randrange(1, 8)}) {{ {statement(depth + 1)} }}"
+        if kind == 8:
+            return f"do {{ {statement(depth + 1)} }} while (--a > 0);"
+        if kind in (2, 7) and names:
+            return f"a += {pick.choice(names)}(a);" if kind == 2 else f"if (a == {pick.randrange(9)}) return {pick.choice(names)}(a + 1);"
+        return f"sum += a * {pick.randrange(9)};" if kind else f"a ^= sum >> {pick.randrange(1, 5)};"
+
+    for i in range(40):
+        scope = "EXPORT" if pick.random() < .5 else "static __attribute__((noinline))"
+        lines.append(f"{scope} int fn{i}(int a) {{ {' '.join(statement(0) for _ in range(pick.randrange(1, 4)))} return a; }}")
+        names.append(f"fn{i}")
+    lines.append(f"EXPORT int (*volatile pointers[])(int) = {{{','.join(names)}}};\nEXPORT int run(int a) {{ return pointers[a](a); }}\n")
+    return "\n".join(lines)
+
+
 def tool(name):
     """Returns the first of NAME, NAME-14, NAME-19 ... that is installed, else None."""
     for version in ("-14", "-19", "-18", ""):
@@ -107,11 +137,11 @@ CLANG, LLD, READOBJ = tool("clang"), tool("ld.lld"), tool("llvm-readobj")
 TOOLS = CLANG is not None and LLD is not None and READOBJ is not None
 
 
-def link(folder, name, base, bits=64, source=None):
+def link(folder, name, base, bits=64, source=None, level="-O1"):
     """Compiles the library and links it for the address; returns its path."""
     target, emulation, default = (("x86_64-w64-mingw32", "i386pep", LIBRARY) if bits == 64 else ("i686-w64-mingw32", "i386pe", LIBRARY32))
     unit, output = folder / f"{name}.o", folder / name
-    words = [CLANG, f"--target={target}", f'-DPREFIX="{"_" if bits == 32 else ""}"', "-O1", "-x", "c", "-c", "-", "-o", unit]
+    words = [CLANG, f"--target={target}", f'-DPREFIX="{"_" if bits == 32 else ""}"', level, "-w", "-x", "c", "-c", "-", "-o", unit]
     words += ["-fno-jump-tables"] if bits == 64 else []  # it would be among the code
     subprocess.run(words, input=source or default, text=True, check=True)
     entry = "run" if bits == 64 else "_run"
@@ -152,6 +182,11 @@ def without_symbols(path, output):
     at, = struct.unpack_from("<I", content, 0x3c)
     struct.pack_into("<II", content, at + 12, 0, 0)
     output.write_bytes(content)
+
+
+def exports(path):
+    text = subprocess.run([READOBJ, "--coff-exports", path], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"(?m)^ *Name: (\w+)$", text))
 
 
 def header_field(path, name):
