@@ -348,7 +348,7 @@ void CallFlow::take_mark(const Mark& mark) {
   synced_ = is_dated(mark);
   if (mark.time.last < segment_end_) dates_.set_clock_known();
   if (synced_) take_flow_time(likeliest(mark), mark.cycles);
-  done_by_ = blocks_done_by_ = synced_ ? mark.time.last : kTimeMax;
+  done_by_ = blocks_done_by_ = synced_ ? latest(mark) : kTimeMax;
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
     if (std::exchange(space_, mark.space) != mark.space) chain_ = kUnknownInlining;
@@ -386,7 +386,7 @@ void CallFlow::take_event(const Event& event) {
       // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
       const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
       if (known) take_packet_time(likeliest(event), event.cycles);
-      done_by_ = !known ? kTimeMax : exact ? likeliest(event) : event.time.last;
+      done_by_ = !known ? kTimeMax : exact ? likeliest(event) : latest(event);
       if (has_to) begin(event.to, exact);
       return bound(done_by_);
     }
@@ -407,7 +407,7 @@ void CallFlow::take_async_branch(const Event& event) {
   if (pending_ && has_from) resolve(find(event.from), event.from);
   pending_.reset();
   if (is_dated(event)) take_flow_time(event);
-  done_by_ = is_dated(event) ? event.time.last : kTimeMax;
+  done_by_ = is_dated(event) ? latest(event) : kTimeMax;
   const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
   if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
   const FoundFunction at = find(event.to);
@@ -456,7 +456,7 @@ void CallFlow::take_disabled(const Event& event) {
   const bool interrupted = async && has_from && !is_kernel_half(event.from);
   if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
   if (is_dated(event)) async ? take_flow_time(event) : take_packet_time(likeliest(event), event.cycles);
-  if (is_dated(event)) bound(event.time.last);
+  if (is_dated(event)) bound(latest(event));
   FlowStep step;
   step.kind = FlowKind::pause;
   if (far || interrupted) step.flags |= kFlowFar;

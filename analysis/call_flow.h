@@ -16,6 +16,7 @@
 #include "ptdecode/flow.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/flow_cursor.h"
+#include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 
@@ -348,6 +349,11 @@ class CallFlow {
   void date_until(TimeNs time, std::optional<uint64_t> cycles);
   void take_flow_time(TimeNs time, uint64_t cycles);
   void take_flow_time(const Event& event);
+  /// The last time of a mark or event, if clocks are as good as they say.
+  template <typename Told>
+  [[nodiscard]] TimeNs latest(const Told& told) const {
+    return told.time.last == kTimeMax ? kTimeMax : std::max(likeliest(told), TimeNs{told.time.last.value - std::min(told.time.last.value, dates_.slack_ns())});
+  }
   /// By `last`, what was executed so far had retired, and the flow was at its last step.
   void bound(TimeNs last) {
     if (last != kTimeMax && flowing_ && dates_.bounds_code() && dates_.timed()) dates_.bound(last);

@@ -18,6 +18,7 @@ namespace ptd {
   const pt::Config& config = recording.decoder_options().config;
   clock.in_ns = recording.has_time_conversion();
   clock.bounds_code = clock.in_ns && recording.arm_config(stream) == nullptr;
+  clock.slack_ns = recording.decoder_options().slack_ns;
   if (clock.in_ns) clock.first = info.time.first;
   if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
   const unsigned shift = config.mtc_period < 15 ? config.mtc_period : 15;

@@ -23,6 +23,7 @@ struct FlowClock {
   TimeNs first = kTimeMin;  ///< the first known time of the stream: dates code before it. kTimeMin: there is none
   bool in_ns = true;  ///< false: packets give ticks of unknown length, which are no times
   bool bounds_code = false;  ///< by the last time of a mark, its blocks had retired. Not so if packets with a time follow the code that they date, as Arm's
+  uint64_t slack_ns = 0;  ///< by which the bounds of times were widened
   const ThreadSchedule* schedule = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
   int32_t tid = -1;                  ///< of a stream of one thread
 };
@@ -108,6 +109,7 @@ class FlowDates {
 
   [[nodiscard]] bool in_ns() const { return clock_.in_ns; }
   [[nodiscard]] bool has_tick() const { return clock_.tick_ns != 0; }
+  [[nodiscard]] uint64_t slack_ns() const { return clock_.slack_ns; }
   [[nodiscard]] bool bounds_code() const { return clock_.bounds_code; }
   [[nodiscard]] bool timed() const { return timed_; }  ///< there was an anchor with a time
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet

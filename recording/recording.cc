@@ -163,12 +163,18 @@ SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const Recor
   return {data.streams[i], source.config, passed};
 }
 
+// Times of a stream as a whole are the likeliest ones, which slack does not move.
+SegmentTiming without_slack(SegmentTiming timing) {
+  timing.slack_ns = 0;
+  return timing;
+}
+
 // The first known time of a stream: the first PSBs may have no TSC, or one that contradicts the rest of the trace.
 TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const SegmentTiming& timing) {
   constexpr size_t kMostSearched = 64;
   std::optional<PsbEntry> psb = first;
   for (size_t steps = 0; timing.use_time && psb && steps < kMostSearched; ++steps) {
-    if (const TimeNs time = index.time_of(*psb, timing).first; time != kTimeMin) return time;
+    if (const TimeNs time = index.time_of(*psb, without_slack(timing)).first; time != kTimeMin) return time;
     psb = index.next(psb->offset_bytes + 1);
   }
   return kTimeMin;
@@ -177,7 +183,7 @@ TimeNs first_time(const SegmentIndex& index, const PsbEntry& first, const Segmen
 // When the stream of `last`, its last PSB, ends: by its AUX records, or by the last timing packet.
 TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEntry& last, const RecordingData& data) {
   constexpr uint64_t kMostBytes = 4U << 20;  // that are read for it
-  const Interval time = index.time_of(last, data.timing);
+  const Interval time = index.time_of(last, without_slack(data.timing));
   const bool is_cut = data.part != Interval{} && data.arm.empty();  // the records say when more was written than this part has
   const std::vector<AuxSample>& samples = stream.samples();
   const TimeNs sampled = samples.empty() || samples.back().time == kTimeMin ? kTimeMax : samples.back().time;

@@ -106,6 +106,22 @@ class Signals(unittest.TestCase):
                 if not word:
                     self.assertRegex(lines[at + 1], r"\} (main|faulting)  \[end not seen\]")
 
+    def test_slack_is_no_time(self):
+        """Slack widens bounds: it is neither running time nor waiting, moves no start, and makes no time unknown."""
+        for options in ((), ("--cyc",)):
+            data = pathlib.Path(self.temporary.name) / "slack.data"
+            subprocess.run([PTDECODE, "record", "--emulate", *options, "-q", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", data, "--", "true"], check=True, timeout=900)
+            found = []
+            for slack in ("0", "5ms", "100000s"):  # the last is longer than the trace's clock has run
+                rows = json_lines("functions", "-q", "-i", data, "--limit", "0", "--format", "json", "--slack", slack)
+                (start,) = (row for row in rows if row["function"] == "_start" and row["module"].startswith("ld"))
+                first = json_lines("script", "-q", "-i", data, "--format", "json", "--slack", slack)[0]
+                found.append((first["start_ns"], start["total_ns"]))
+                running = [*(running if slack != "0" else []), sum(row["self_ns"] for row in rows)]
+            self.assertEqual(found, [found[0]] * 3, options)
+            for ns in running:
+                self.assertAlmostEqual(ns, running[0], delta=running[0] / 1000)
+
     def test_untraced_code_runs_no_instructions(self):
         for recorded in (self.named, self.stripped):
             rows = [recorded.rows[name] for name in UNTRACED if name in recorded.rows]

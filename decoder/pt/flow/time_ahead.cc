@@ -119,7 +119,8 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   zeros_ = find_zero_run(segment.bytes, 0, own_bytes_);
   window_ = 0;
-  bounds_ = {segment.time.first, segment.time.last, segment.time.first};
+  const bool is_known = segment.time.first != kTimeMin && slack_ns != kTimeMax.value;
+  bounds_ = {segment.time.first, segment.time.last, is_known ? earlier(plus(segment.time.first, slack_ns), segment.time.last) : segment.time.first};
   end_ = segment.time.last;
   limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
   counted_to_ = complete_to_ = repeats_to_ = tsc_at_ = 0;
@@ -134,12 +135,13 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 [[gnu::always_inline]] inline void TimeAhead::update_bounds() {
   const uint64_t limit = limit_.value, end = segment_.time.last.value, slack = slack_ns_;
   const Interval told = ns_of(clock_.earliest(), clock_.latest());
-  const TimeNs counted = minus(told.first, slack);
+  const bool untimed = slack == kTimeMax.value, slackens = slack != 0 && !untimed && told.first.value != 0;  // 0 would be no time
+  const TimeNs counted = minus(told.first, slackens ? std::min(slack, told.first.value - 1) : slack);
   passed_end_ |= limit < counted.value;
   const TimeNs first = later(bounds_.first, earlier(counted, TimeNs{limit}));  // it is initially the segment's lower bound
   const TimeNs last = later(earlier(plus(told.last, slack), TimeNs{end}), first);
-  // Without CYC the bounds are a tick or two apart.
-  const TimeNs about = clock_.cycles() == 0 ? first : ns_of(clock_.now(), clock_.now()).first;
+  // Without CYC the bounds are a tick or two apart. Slack does not move the likeliest time.
+  const TimeNs about = clock_.cycles() == 0 ? (untimed ? first : told.first) : ns_of(clock_.now(), clock_.now()).first;
   bounds_ = {first, last, earlier(later(about, later(bounds_.about, first)), last)};
 }
 
