@@ -13,7 +13,7 @@
 #include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/insn.h"
-#include "recording/code_modes.h"
+#include "recording/image/code_modes.h"
 
 namespace ptd::cli {
 
