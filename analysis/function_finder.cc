@@ -146,12 +146,11 @@ bool FunctionFinder::skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs whe
   return first.entry && first.id == id;
 }
 
-bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) {
+bool FunctionFinder::follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const {
   constexpr uint64_t kShortest = 2, kLongest = 7;
-  const Bytes mapped = code_before(space, ip, kLongest, when);
-  Interval valid;
-  for (uint64_t length = kShortest; length <= (mapped.empty() ? kLongest : mapped.size()); ++length) {
-    const Insn insn = classify(mapped.empty() ? code_at(space_at(space, ip), Ip{ip.value - length}, when, valid) : mapped.last(length), mode);
+  const Bytes code = code_before(space, ip, kLongest, when);
+  for (uint64_t length = kShortest; length <= code.size(); ++length) {
+    const Insn insn = classify(code.last(length), mode);
     if (insn.length_bytes == length && (insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect)) return true;
   }
   return false;

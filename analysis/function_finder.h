@@ -67,8 +67,8 @@ class FunctionFinder {
   /// Returns whether `ip` directly follows an ENDBR64 at the first address of function `id`, or what the kernel has replaced it by (linux
   /// arch/x86/include/asm/ibt.h). A direct call may skip it.
   [[nodiscard]] bool skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when);
-  /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with, or without such in those at `when`.
-  [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when);
+  /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with.
+  [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const;
   /// Returns whether the code at `start`, which has no name, is a part of function `into`: direct jumps lead from it into the middle of the function.
   /// Limitation: only the first kMostWayInsns instructions are read.
   [[nodiscard]] bool leads_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when);

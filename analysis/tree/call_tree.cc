@@ -204,9 +204,8 @@ void CallTree::State::take_return(Now& now) {
   if (is_boundary(top.kind) || (top.function == step.function && !in_retpoline)) return;  // a computed jump
   const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;  // then the call may be older than the flow
   if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) return replace(now, 0);  // as a retpoline's RET
-  // No CALL has pushed this address: what jumped here did, as an interpreter does for compiled code, or a retpoline's RET jumps back into it.
+  // No CALL has pushed this address: the function that jumped here did, or a retpoline's RET jumps back into it.
   if (top.began == step.function && top.began != kNoFunction && (step.flags & kFlowAfterCall) == 0) return replace(now, kCallMiddle);
-  if ((step.flags & (kFlowAfterCall | kFlowNamed)) == 0 && step.from == step.function && frames.size() > 1) return;
   const size_t open = (step.flags & kFlowNamed) != 0 ? frame_of_jump(now) : 0;
   if (open != 0) return leave_to(now, open);
   if (take_up(now)) return;

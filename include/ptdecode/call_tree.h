@@ -118,8 +118,6 @@ struct FlowEnd {
 ///  - longjmp goes on in the innermost call of the function that called setjmp at that place. If that call has been continued by longjmp and
 ///    then calls longjmp itself, the next one further out is taken. Where several calls fit, CallThread::guessed counts it.
 ///  - A return without an open call leaves a function whose start was not seen: the caller becomes the root.
-///  - A return from code without a name to such code, but to no place after a CALL, is a jump: the code that jumped there has pushed the address, as an
-///    interpreter does for compiled code.
 ///  - Any other return, and a gap, abandons the stack. If a later return matches one of the abandoned calls, its callers are reopened as
 ///    calls without a start.
 ///  - A jump to another function's start is a tail call: the jumping function ends. A jump into the middle of an open function continues

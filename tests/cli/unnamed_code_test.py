@@ -85,22 +85,6 @@ int main(void) {
   return 0;
 }
 """
-# Generated code as that of a virtual machine: an interpreter pushes a return address, and jumps to compiled code that calls a helper and returns there.
-MACHINE = r"""
-#include <string.h>
-#include <sys/mman.h>
-extern char machine[], machine_end[];
-void enter(void *code);
-__asm__(".globl enter\n .type enter,@function\n enter: sub $8,%rsp\n call *%rdi\n add $8,%rsp\n ret\n .size enter,.-enter\n"
-        ".data\n machine: mov $50,%ecx\n 1: lea 2f(%rip),%rax\n push %rax\n jmp 3f\n .p2align 4,0xcc\n 2: dec %ecx\n jnz 1b\n ret\n"
-        ".p2align 4\n 3: nop\n call 4f\n ret\n .p2align 4\n 4: nop\n ret\n machine_end: .text\n");
-int main(void) {
-  void *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  memcpy(code, machine, machine_end - machine);
-  for (int i = 0; i < 10; ++i) enter(code);
-  return 0;
-}
-"""
 NAMES = ("leaf", "thrower", "catcher", "jumper", "keeper", "cleaner", "main")
 
 
@@ -162,18 +146,6 @@ class Jumps(Base):
         found = {line["function"][-2:]: (line["calls"], line["self_instructions"]) for line in rows if line["module"].startswith("[anon ")}
         body = 20 * (2 * 10 + 2) + 100 * (2 * 1000 + 2) + 50 * (2 * 2000 + 2)
         self.assertEqual(found, {"00": (100, 100), "20": (50, 50), "40": (170, body)})
-
-
-class Returns(Base):
-    def test_to_an_address_that_no_call_pushed(self):
-        """The calls further out stay open: (calls, all instructions) of the source."""
-        program = self.folder / "machine"
-        subprocess.run([CC, "-O1", "-x", "c", "-", "-o", program], input=MACHINE, text=True, check=True)
-        head, *lines = [json.loads(line) for line in run("functions", "-q", "-i", self.recorded(program), "--limit", "0", "--format", "json").splitlines()]
-        rows = {line["function"]: line for line in lines}
-        self.assertEqual(head["stacks_abandoned"], 0)
-        self.assertEqual([rows["enter"][key] for key in ("calls", "no_start", "no_end", "total_instructions")], [10, 0, 0, 10 * (4 + 2 + 50 * 10)])
-        self.assertEqual([rows["main"][key] for key in ("calls", "no_start", "no_end")], [1, 0, 0])
 
 
 class Stripped(Base):
