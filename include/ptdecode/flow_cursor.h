@@ -58,7 +58,7 @@ class FlowCursor {
     const auto count = static_cast<uint32_t>(batch_->blocks.size());
     if (first_ >= count) return FlowItem::end;
     end_ = std::min({count, mark_at_, other_at_});
-    place_ = Place::inside;
+    left_ = false;
     return FlowItem::blocks;
   }
 
@@ -107,7 +107,7 @@ class FlowCursor {
 
   void find_other() { other_at_ = std::min(place_of(batch_->events, event_), place_of(batch_->gaps, gap_)); }
   FlowItem pass_mark() {
-    if (place_ == Place::ended && batch_->marks[mark_].tid != context_.tid) place_ = Place::marked;
+    left_ = left_ && batch_->marks[mark_].tid == context_.tid;
     context_ = batch_->marks[mark_++];
     mark_at_ = place_of(batch_->marks, mark_);
     time_.pass(context_);
@@ -123,7 +123,7 @@ class FlowCursor {
       ++gap_;
     } else {
       const Event& passed = batch_->events[event_++];
-      if (leaves(passed) || passed.kind == EventKind::enabled) place_ = leaves(passed) ? Place::ended : Place::inside;
+      if (leaves(passed) || passed.kind == EventKind::enabled) left_ = leaves(passed);
       time_.pass(passed);
     }
     find_other();
@@ -140,10 +140,8 @@ class FlowCursor {
     return place_of(batch_->events, leaving_) <= first_;
   }
   [[nodiscard]] bool precedes(const Mark& mark, const Event& event) {
-    const bool begins = event.kind == EventKind::enabled, changes = mark.tid != context_.tid;
-    const bool is_later = begins ? place_ == Place::marked : place_of(batch_->gaps, gap_) <= first_;  // than the flow that the event begins, or than a gap
-    if (changes && place_ != Place::ended && (is_later || ends_here())) return false;
-    if (changes && begins) return true;
+    if (mark.tid != context_.tid && !left_ && ends_here()) return false;
+    if (mark.tid != context_.tid && event.kind == EventKind::enabled) return true;
     const bool is_next = mark.tid != context_.tid || (!is_dated(mark) && mark.space != context_.space);  // thread, or program
     if (leaves(event) && context_.tid != -1 && is_next) return false;
     return !is_dated(mark) || !is_dated(event) || likeliest(mark) <= likeliest(event);
@@ -155,11 +153,7 @@ class FlowCursor {
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
   size_t leaving_ = 0;                     // see ends_here(): no event between event_ and this one ends a flow
-  enum class Place : uint8_t {
-    inside,  // of a flow
-    ended,   // the flow of the context's thread has ended, or none has begun
-    marked,  // then the mark of another thread came, whose flow has not begun
-  } place_ = Place::ended;
+  bool left_ = true;                       // the flow of the context's thread has ended, or not begun
   uint32_t mark_at_ = 0, other_at_ = 0;    // before_block of the next mark, and of the next event or gap
   uint32_t first_ = 0, end_ = 0;           // blocks of the item
   Mark context_;
