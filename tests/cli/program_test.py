@@ -87,7 +87,7 @@ class Usage(unittest.TestCase):
             text = run(command, "--help")
             self.assertEqual(text.returncode, 0)
             self.assertGreaterEqual(text.stdout.split(b"Examples:")[1].count(b"  ptdecode "), 2, command)
-            self.assertNotRegex(text.stdout, rb"\n +-.*\w:(?:[A-Z]|\{)")  # a type and its check
+            self.assertNotRegex(text.stdout, rb"\n +-\S+ \S*\w:(?:[A-Z]|\{)")  # a type and its check
 
     def test_wrong_usage_is_2(self):
         for words in (["nonsense"], ["script", "--nonsense"], ["script", "--itrace=d"], ["script", "-F", "nonsense"], ["script", "--time", "x"],

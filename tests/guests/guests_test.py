@@ -26,7 +26,6 @@ import gdb_client  # noqa: E402
 import ptdecode_c as ptd  # noqa: E402
 CPUS = (0, 1)
 GUEST_BIT = 1 << 29  # of the number of a guest's space (guest.h)
-FIRST_THREAD = 1 << 22  # of the threads of the first guest, likewise
 FEW_BYTES = 1500  # of trace, before the guest's kernel changes for the first time
 
 
@@ -321,22 +320,6 @@ class Guests(unittest.TestCase):
             self.assertEqual(counts[name], executed_at[address], name)
             checked += len(re.findall(rf"^ *{address:x} .*=> +0 ", exits, re.M))
         self.assertGreater(checked, 10)
-
-    def test_gaps_are_of_the_machine_that_lost_flow(self):
-        """Without the kernel's code of the guest."""
-        without_guest, mount = self.injected_and_mounted()
-        shutil.rmtree(mount)
-        for made, loser in ((without_guest, 1),):
-            want = sum(gaps for (_, machine), (_, _, gaps) in tallies(self.flow(made, "one").stdout).items() if machine == loser)
-            self.assertEqual({gaps for (_, machine), (_, _, gaps) in tallies(self.flow(made, "one").stdout).items() if machine != loser}, {0})
-            self.assertGreater(want, 1000)
-            rows = json.loads(run(PTDECODE, "stat", "--json", "-i", made).stdout)["loss_times"]["threads"]
-            by_machine = [sum(reason["count"] for row in rows for reason in row["gaps"].values() if row["tid"] // FIRST_THREAD == machine) for machine in (0, 1)]
-            self.assertEqual((by_machine[loser], by_machine[1 - loser]), (want, 0))
-            gaps = [json.loads(line) for line in run(PTDECODE, "script", "-q", "-i", made, "--itrace=e", "--format", "json").stdout.splitlines()[1:]]
-            self.assertEqual(len(gaps), want)
-            for gap in gaps:
-                self.assertEqual((gap["comm"].startswith("VM:"), "machine_pid" in gap), (loser == 1, loser == 1), gap)
 
     def test_image_shows_the_code_of_a_guest(self):
         """The bytes of its kernel; not those of the host's, which is at the same addresses. Its text pokes, as in its own recording."""

@@ -115,7 +115,6 @@ void Walker::change_machine(Flow& flow, const Item& item, EventKind leaves, Ip f
   if (leaves == EventKind::async_disabled) state.non_root = !state.non_root;
   state.ip = state.given_ip = to;
   update_context(flow, item.before, item.hi);
-  put_mark(flow, time_of(item));  // the segment may end before the first block
   give_event(flow, item, EventKind::enabled, kEventHasTo, {}, to);
 }
 

@@ -4,7 +4,6 @@
 
 #include "decoder/block_rules.h"
 #include "decoder/pt/flow/walker.h"
-#include "ptdecode/guest.h"
 
 namespace ptd::pt {
 
@@ -372,9 +371,6 @@ void Walker::give_item_event(Flow& flow, const Item& item, Ip from) {
 
 void Walker::give_gap(Flow& flow, const Gap& gap) {
   finish_block(flow, 0);
-  // A flow may be lost before the first block of its thread. It may have entered a guest while it was lost.
-  const Context& context = flow.state.context;
-  if (flow.mark.tid != context.tid && machine_of(context.space) == machine_of(gap.space)) put_mark(flow, gap.time);
   Gap given = gap;
   given.before_block = static_cast<uint32_t>(flow.out->blocks.size());
   flow.out->gaps.push_back(given);
