@@ -1,6 +1,7 @@
 // FunctionFinder: see function_finder.h.
 #include "analysis/function_finder.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <unordered_set>
@@ -170,34 +171,32 @@ Bytes FunctionFinder::code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid
   return section.code.bytes.subspan(std::min<uint64_t>(at, section.code.bytes.size()));
 }
 
-FunctionFinder::WayBack FunctionFinder::way_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when) {
-  WayBack back{into, false, {kTimeMin, kTimeMax}};
+FunctionFinder::WaysOut FunctionFinder::ways_out(SpaceId space, Ip start, ExecMode mode, TimeNs when) {
+  WaysOut out{{}, {kTimeMin, kTimeMax}};
   std::vector<Ip> open{start};
   std::unordered_set<uint64_t> seen;
   while (!open.empty() && seen.size() < kMostWayInsns) {
     const Ip ip = open.back();
     open.pop_back();
     const FoundFunction at = find(space, ip, when);
-    back.valid = intersect(back.valid, at.valid);
-    if (at.named) back.found = back.found || (at.id == into && !at.entry);
-    if (back.found) break;
+    out.valid = intersect(out.valid, at.valid);
+    if (at.named && !at.entry) out.into.push_back(at.id);
     if (at.named || !seen.insert(ip.value).second) continue;
-    const Insn insn = classify(code_at(space, ip, when, back.valid), mode);
+    const Insn insn = classify(code_at(space, ip, when, out.valid), mode);
     const bool jumps = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc;
     const bool is_call = insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::far_call;
     if (insn.cls == InsnClass::jcc || is_call || (insn.cls != InsnClass::bad && !is_branch(insn.cls))) open.push_back(next_sequential(insn, ip, mode));
     if (jumps) open.push_back(direct_target(insn, ip, mode));
   }
-  return back;
+  return out;
 }
 
 bool FunctionFinder::leads_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when) {
   space = space_at(space, start);
-  const WayBack& known = entry_at(space, start, when).back;
-  if (known.into == into && known.valid.contains(when)) return known.found;
-  const WayBack back = way_back(space, start, into, mode, when);  // replaces entries
-  entry_at(space, start, when).back = back;
-  return back.found;
+  const auto leads = [into](const WaysOut& out) { return std::ranges::find(out.into, into) != out.into.end(); };
+  if (const WaysOut& known = entry_at(space, start, when).ways_out; known.valid.contains(when)) return leads(known);
+  WaysOut out = ways_out(space, start, mode, when);  // replaces entries
+  return leads(entry_at(space, start, when).ways_out = std::move(out));
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {

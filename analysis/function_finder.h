@@ -78,13 +78,12 @@ class FunctionFinder {
  private:
   static constexpr unsigned kEntryBits = 12;
   static constexpr size_t kMostWayInsns = 256;
-  /// An answer of leads_back().
-  struct WayBack {
-    FunctionId into = kNoFunction;
-    bool found = false;
-    Interval valid;
+  /// Where direct jumps lead out of unnamed code.
+  struct WaysOut {
+    std::vector<FunctionId> into;  ///< into the middle of these functions
+    Interval valid{kTimeMax, kTimeMin};
   };
-  WayBack way_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when);
+  WaysOut ways_out(SpaceId space, Ip start, ExecMode mode, TimeNs when);
   Bytes code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid);
   struct Entry {
     Ip ip;
@@ -92,7 +91,7 @@ class FunctionFinder {
     int32_t pid = -1;  ///< that the names of unnamed code are for
     FoundFunction found;
     FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not looked up
-    WayBack back;  ///< the last answer
+    WaysOut ways_out;  ///< of code without a name, once it was looked up
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   static constexpr uint64_t kEndbrBytes = 4;
