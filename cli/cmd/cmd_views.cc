@@ -175,7 +175,7 @@ Command add_flame(CLI::App& app) {
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")
       ->check(CLI::IsMember({"svg", "folded"}));
-  command.add_flag("--waiting", words->waiting, "show where threads waited, in place of where they ran: off the cpu, halted, not traced (kernel, filter), or lost");
+  command.add_flag("--waiting", words->waiting, "show where threads waited, in place of where they ran: off the cpu, halted, not traced (kernel, filter), or lost")->excludes("--no-time");
   command.footer(
       "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
       "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"

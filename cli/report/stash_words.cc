@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "capture/keep/code_saver_thread.h"
 #include "capture/keep/save_code.h"
@@ -20,8 +21,9 @@ void add_stash_options(CLI::App& command, StashWords& words) {
   command.add_option("--stash", words.path, "folder for the saved files, each stored once (default: see 'ptdecode stash "
                                             "--help')")->type_name("DIR");
   command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")->type_name("SIZE")->check([](const std::string& text) {
+    constexpr std::string_view kNamed = "--stash-limit: ";  // CLI11 names the option, too
     const Result<uint64_t> limit = parse_size("--stash-limit", text);
-    return limit ? std::string() : limit.error().message;
+    return limit ? std::string() : limit.error().message.substr(kNamed.size());
   });
 }
 
