@@ -26,6 +26,7 @@ import gdb_client  # noqa: E402
 import ptdecode_c as ptd  # noqa: E402
 CPUS = (0, 1)
 GUEST_BIT = 1 << 29  # of the number of a guest's space (guest.h)
+FIRST_THREAD = 1 << 22  # of the threads of the first guest, likewise
 FEW_BYTES = 1500  # of trace, before the guest's kernel changes for the first time
 
 
