@@ -14,11 +14,11 @@ using namespace opcodes;
 
 constexpr uint32_t kMaxInsnBytes = 15;
 
-enum class Status : uint8_t { ok, bad, cut };
+enum class Scanned : uint8_t { ok, bad, cut };
 
 enum PrefixBit : uint8_t { kHas66 = 1, kHas67 = 2, kHasLock = 4, kHasRep = 8 };
 
-/// One pass over the bytes of an instruction. Every read checks `limit`; a read past it ends the pass with Status::cut.
+/// One pass over the bytes of an instruction. Every read checks `limit`; a read past it ends the pass with Scanned::cut.
 class Scanner {
  public:
   Scanner(Bytes bytes, ExecMode mode)
@@ -26,7 +26,7 @@ class Scanner {
         limit_(static_cast<uint32_t>(std::min<size_t>(bytes.size(), kMaxInsnBytes))),
         mode_(mode) {}
 
-  Status scan(Insn& out);
+  Scanned scan(Insn& out);
   /// True if all bytes of a maximum-length instruction are available: then reaching the end means that the instruction is too long.
   [[nodiscard]] bool at_maximum() const { return limit_ == kMaxInsnBytes; }
 
@@ -43,13 +43,13 @@ class Scanner {
     return true;
   }
 
-  Status read_opcode(Form& f);
-  Status read_escape(Form& f);
-  Status read_rex2(Form& f);
-  Status read_vector(Special kind, Form& f);
-  Status vector_form(Special kind, uint8_t map, uint8_t opcode, Form& f);
-  Status read_modrm(Form f);
-  Status resolve_group(Form& f);
+  Scanned read_opcode(Form& f);
+  Scanned read_escape(Form& f);
+  Scanned read_rex2(Form& f);
+  Scanned read_vector(Special kind, Form& f);
+  Scanned vector_form(Special kind, uint8_t map, uint8_t opcode, Form& f);
+  Scanned read_modrm(Form f);
+  Scanned resolve_group(Form& f);
   [[nodiscard]] uint32_t imm_bytes(Imm imm) const;
   [[nodiscard]] int64_t read_signed(uint32_t count) const;
   [[nodiscard]] uint8_t branch_bits() const;
@@ -73,12 +73,12 @@ class Scanner {
 };
 
 /// Prefixes and opcode. A REX counts only directly before the opcode: a legacy prefix or another REX after it cancels it.
-Status Scanner::read_opcode(Form& f) {
+Scanned Scanner::read_opcode(Form& f) {
   for (;;) {
-    if (pos_ >= limit_) return Status::cut;
+    if (pos_ >= limit_) return Scanned::cut;
     const uint8_t byte = bytes_[pos_++];
     f = kMap0[byte];
-    if (!steers(special_of(f))) return Status::ok;
+    if (!steers(special_of(f))) return Scanned::ok;
     switch (special_of(f)) {
       case Special::prefix:
         rex_ = rex_w_ = false;
@@ -105,7 +105,7 @@ Status Scanner::read_opcode(Form& f) {
       case Special::rex:
         if (!is64()) {
           f = 0;
-          return Status::ok;
+          return Scanned::ok;
         }
         rex_ = true;
         rex_w_ = (byte & 8) != 0;
@@ -116,33 +116,33 @@ Status Scanner::read_opcode(Form& f) {
       case Special::rex2:
         if (is64()) return read_rex2(f);
         f = form(Imm::b);
-        return Status::ok;
+        return Scanned::ok;
       case Special::vex2:
       case Special::vex3:
       case Special::evex:
       case Special::xop:
         return read_vector(special_of(f), f);
       default:
-        return Status::ok;
+        return Scanned::ok;
     }
   }
 }
 
-Status Scanner::read_escape(Form& f) {
-  if (pos_ >= limit_) return Status::cut;
+Scanned Scanner::read_escape(Form& f) {
+  if (pos_ >= limit_) return Scanned::cut;
   f = kMap1[bytes_[pos_++]];
   const Special special = special_of(f);
-  if (special != Special::esc_0f38 && special != Special::esc_0f3a) return Status::ok;
-  if (pos_ >= limit_) return Status::cut;
+  if (special != Special::esc_0f38 && special != Special::esc_0f3a) return Scanned::ok;
+  if (pos_ >= limit_) return Scanned::cut;
   ++pos_;
   f = special == Special::esc_0f38 ? kMap2[0] : kMap3[0];
-  return Status::ok;
+  return Scanned::ok;
 }
 
 /// D5, payload M0 R4 X4 B4 W R3 X3 B3, opcode. M0 selects map 0 or 1.
-Status Scanner::read_rex2(Form& f) {
-  if (rex_) return Status::bad;
-  if (limit_ - pos_ < 2) return Status::cut;
+Scanned Scanner::read_rex2(Form& f) {
+  if (rex_) return Scanned::bad;
+  if (limit_ - pos_ < 2) return Scanned::cut;
   const uint8_t payload = bytes_[pos_];
   const uint8_t opcode = bytes_[pos_ + 1];
   pos_ += 2;
@@ -152,34 +152,34 @@ Status Scanner::read_rex2(Form& f) {
   const uint8_t row = opcode >> 4;
   if ((payload & 0x80) != 0) {
     f = kMap1[opcode];
-    return row == 3 || row == 8 ? Status::bad : Status::ok;
+    return row == 3 || row == 8 ? Scanned::bad : Scanned::ok;
   }
   f = kMap0[opcode];
   const Special special = special_of(f);
   if (opcode == 0xa1) {
-    if (rex_w_ || prefixes_ != 0) return Status::bad;
-    return Status::ok;
+    if (rex_w_ || prefixes_ != 0) return Scanned::bad;
+    return Scanned::ok;
   }
-  if (row == 4 || row == 7 || row == 0xa || row == 0xe) return Status::bad;
+  if (row == 4 || row == 7 || row == 0xa || row == 0xe) return Scanned::bad;
   if (special == Special::xop) {
     f = form(Special::pop_ev) | kModrm;
-    return Status::ok;
+    return Scanned::ok;
   }
-  return special >= Special::prefix && special <= Special::evex ? Status::bad : Status::ok;
+  return special >= Special::prefix && special <= Special::evex ? Scanned::bad : Scanned::ok;
 }
 
 /// C5, C4, 62 and 8F: a vector prefix, or outside 64-bit mode LDS, LES, BOUND, or POP r/m, distinguished by the next byte.
-Status Scanner::read_vector(Special kind, Form& f) {
+Scanned Scanner::read_vector(Special kind, Form& f) {
   uint8_t next = 0;
-  if (!peek(next)) return Status::cut;
+  if (!peek(next)) return Scanned::cut;
   const bool legacy = kind == Special::xop ? (next & 0x1f) < 8 : !is64() && (next >> 6) != 3;
   if (legacy) {
     f = kind == Special::xop ? form(Special::pop_ev) | kModrm : kModrm;
-    return Status::ok;
+    return Scanned::ok;
   }
-  if (rex_ || has(kHas66 | kHasLock | kHasRep)) return Status::bad;
+  if (rex_ || has(kHas66 | kHasLock | kHasRep)) return Scanned::bad;
   const uint32_t payload_bytes = kind == Special::vex2 ? 1 : kind == Special::evex ? 3 : 2;
-  if (limit_ - pos_ < payload_bytes + 1) return Status::cut;
+  if (limit_ - pos_ < payload_bytes + 1) return Scanned::cut;
   const uint8_t map = kind == Special::vex2 ? 1 : next & (kind == Special::evex ? 0x07 : 0x1f);
   const uint8_t second = bytes_[pos_ + 1];
   const uint8_t opcode = bytes_[pos_ + payload_bytes];
@@ -191,41 +191,41 @@ Status Scanner::read_vector(Special kind, Form& f) {
   return vector_form(kind, map, opcode, f);
 }
 
-Status Scanner::vector_form(Special kind, uint8_t map, uint8_t opcode, Form& f) {
+Scanned Scanner::vector_form(Special kind, uint8_t map, uint8_t opcode, Form& f) {
   const bool evex = kind == Special::evex;
   if (kind == Special::xop) {
-    if (map > 10) return Status::bad;
+    if (map > 10) return Scanned::bad;
     f = map == 8 ? kMap3[opcode] : map == 9 ? kMap2[opcode] : kMapXopA[opcode];
-    return Status::ok;
+    return Scanned::ok;
   }
   switch (map) {
     case 1:
       f = evex ? kEvexMap1[opcode] : kVexMap1[opcode];
-      return Status::ok;
+      return Scanned::ok;
     case 2:
     case 5:
     case 6:
       f = kMap2[opcode];
-      return Status::ok;
+      return Scanned::ok;
     case 3:
       f = kMap3[opcode];
-      return Status::ok;
+      return Scanned::ok;
     case 4:
       f = kEvexMap4[opcode];
-      return evex && is64() ? Status::ok : Status::bad;
+      return evex && is64() ? Scanned::ok : Scanned::bad;
     case 7:
       f = kMap7[opcode];
-      return is64() ? Status::ok : Status::bad;
+      return is64() ? Scanned::ok : Scanned::bad;
     default:
-      return Status::bad;
+      return Scanned::bad;
   }
 }
 
 /// ModRM, SIB and displacement ([SDM] "ModR/M and SIB Bytes").
-Status Scanner::read_modrm(Form f) {
-  if (pos_ >= limit_) return Status::cut;
+Scanned Scanner::read_modrm(Form f) {
+  if (pos_ >= limit_) return Scanned::cut;
   modrm_ = bytes_[pos_++];
-  if (mod() == 3 || special_of(f) == Special::mov_cr) return Status::ok;  // MOV CR, DR: mod is ignored
+  if (mod() == 3 || special_of(f) == Special::mov_cr) return Scanned::ok;  // MOV CR, DR: mod is ignored
   const uint8_t rm = modrm_ & 7;
   uint32_t disp_bytes = 0;
   const bool address16 = !is64() && (mode_ == ExecMode::bits16) != has(kHas67);
@@ -235,38 +235,38 @@ Status Scanner::read_modrm(Form f) {
     disp_bytes = mod() == 0 ? 0 : mod() == 1 ? 1 : 4;
     uint8_t base = rm;
     if (rm == 4) {
-      if (pos_ >= limit_) return Status::cut;
+      if (pos_ >= limit_) return Scanned::cut;
       base = bytes_[pos_++] & 7;
     }
     if (mod() == 0 && base == 5) disp_bytes = 4;
   }
   pos_ += disp_bytes;
-  return pos_ <= limit_ ? Status::ok : Status::cut;
+  return pos_ <= limit_ ? Scanned::ok : Scanned::cut;
 }
 
 /// Opcodes whose form, or existence, depends on ModRM or prefixes.
-Status Scanner::resolve_group(Form& f) {
+Scanned Scanner::resolve_group(Form& f) {
   switch (special_of(f)) {
     case Special::group3:  // F6, F7: /0 and its alias /1 are TEST with immediate
       if (reg() < 2) f |= (bytes_[opcode_pos_] & 1) != 0 ? form(Imm::z) : form(Imm::b);
-      return Status::ok;
+      return Scanned::ok;
     case Special::group4:
-      return reg() < 2 ? Status::ok : Status::bad;
+      return reg() < 2 ? Scanned::ok : Scanned::bad;
     case Special::group5:
-      if (reg() == 7 || ((reg() == 3 || reg() == 5) && mod() == 3)) return Status::bad;
-      return Status::ok;
+      if (reg() == 7 || ((reg() == 3 || reg() == 5) && mod() == 3)) return Scanned::bad;
+      return Scanned::ok;
     case Special::pop_ev:
-      return reg() == 0 ? Status::ok : Status::bad;
+      return reg() == 0 ? Scanned::ok : Scanned::bad;
     case Special::group_c6:
     case Special::group_c7:
-      return reg() == 0 || modrm_ == 0xf8 ? Status::ok : Status::bad;
+      return reg() == 0 || modrm_ == 0xf8 ? Scanned::ok : Scanned::bad;
     case Special::sse4a:
       if (has(kHas66) || rep_ == 0xf2) f |= form(Imm::bb);
-      return Status::ok;
+      return Scanned::ok;
     case Special::popcnt:
-      return rep_ == 0xf3 ? Status::ok : Status::bad;
+      return rep_ == 0xf3 ? Scanned::ok : Scanned::bad;
     default:
-      return Status::ok;
+      return Scanned::ok;
   }
 }
 
@@ -308,25 +308,25 @@ int64_t Scanner::read_signed(uint32_t count) const {
   return static_cast<int64_t>(raw << shift) >> shift;
 }
 
-Status Scanner::scan(Insn& out) {
-  if (mode_ == ExecMode::unknown) return Status::bad;
+Scanned Scanner::scan(Insn& out) {
+  if (mode_ == ExecMode::unknown) return Scanned::bad;
   Form f = 0;
-  if (const Status status = read_opcode(f); status != Status::ok) return status;
-  if ((f & kBad) != 0 || ((f & kBad64) != 0 && is64())) return Status::bad;
+  if (const Scanned status = read_opcode(f); status != Scanned::ok) return status;
+  if ((f & kBad) != 0 || ((f & kBad64) != 0 && is64())) return Scanned::bad;
   opcode_pos_ = pos_ - 1;
   if ((f & kModrm) != 0) {
-    if (const Status status = read_modrm(f); status != Status::ok) return status;
+    if (const Scanned status = read_modrm(f); status != Scanned::ok) return status;
     if (special_of(f) != Special::none) {
-      if (const Status status = resolve_group(f); status != Status::ok) return status;
+      if (const Scanned status = resolve_group(f); status != Scanned::ok) return status;
     }
   }
   const uint32_t imm_count = imm_bytes(imm_of(f));
   pos_ += imm_count;
-  if (pos_ > limit_) return Status::cut;
+  if (pos_ > limit_) return Scanned::cut;
   out.cls = InsnClass::other;
   out.length_bytes = static_cast<uint8_t>(pos_);
   if (special_of(f) != Special::none) classify_flow(f, imm_count, out);
-  return Status::ok;
+  return Scanned::ok;
 }
 
 /// Operand size of a near branch: 64-bit mode forces 64 bits.
@@ -528,7 +528,7 @@ Insn classify(Bytes bytes, ExecMode mode) {
     }
   }
   Scanner scanner(bytes, mode);
-  if (scanner.scan(insn) != Status::ok) return Insn{};
+  if (scanner.scan(insn) != Scanned::ok) return Insn{};
   return insn;
 }
 
@@ -536,7 +536,7 @@ bool needs_more_bytes(Bytes bytes, ExecMode mode) {
   if (is_arm(mode)) return classify_arm(bytes, mode).length_bytes == 0;
   Insn insn;
   Scanner scanner(bytes, mode);
-  return scanner.scan(insn) == Status::cut && !scanner.at_maximum();
+  return scanner.scan(insn) == Scanned::cut && !scanner.at_maximum();
 }
 
 Ip direct_target(const Insn& insn, Ip ip, ExecMode mode) {

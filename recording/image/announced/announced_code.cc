@@ -110,8 +110,9 @@ class AnnouncedCode::Space {
 
   // Whether a file's code became writable then, and has a section of its own from then on.
   [[nodiscard]] bool became_writable(uint64_t address, TimeNs when) const {
-    const auto [first, last] = std::ranges::equal_range(remapped_, when, {}, &Remapped::when);
-    return std::any_of(first, last, [address](const Remapped& each) { return each.now_writable && address - each.address < each.size_bytes; });
+    auto each = std::ranges::lower_bound(remapped_, when, {}, &Remapped::when);
+    while (each != remapped_.end() && each->when == when && !(each->now_writable && address - each->address < each->size_bytes)) ++each;
+    return each != remapped_.end() && each->when == when;
   }
 
   // The section at `when`, or the one that it follows because the file's code became writable after `since`.
