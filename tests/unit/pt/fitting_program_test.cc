@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 #include "tests/unit/pt/timed_packets.h"
 
 namespace ptd::pt {
@@ -21,16 +21,10 @@ class FittingProgram : public testing::Test, protected TimedPackets {
   FittingProgram() {
     TimelineBuilder builder;
     for (const auto& code : {std::vector<uint8_t>{0xff, 0xe0}, {0x75, 0xfe, 0xff, 0xe0}, {0x75, 0xfe, 0x75, 0xfc, 0xff, 0xe0}, {0xeb, 0x7e}}) {
-      const auto bytes = std::make_shared<std::vector<std::byte>>();
-      for (const uint8_t byte : code) bytes->push_back(std::byte{byte});
-      Section section;
-      section.space = builder.add_space();
-      section.ip = Ip{kFittingLoop};
-      section.size_bytes = bytes->size();
-      section.code = {bytes, Bytes(*bytes)};
-      section.path = "code";
-      spaces_.push_back(section.space);
-      builder.add_section(std::move(section));
+      std::vector<std::byte> bytes;
+      for (const uint8_t byte : code) bytes.push_back(std::byte{byte});
+      spaces_.push_back(builder.add_space());
+      add_made_code(builder, spaces_.back(), kFittingLoop, bytes);
     }
     timeline_ = builder.build();
     set_clock(options_.config);

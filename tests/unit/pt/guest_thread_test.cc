@@ -1,13 +1,13 @@
 // Threads of guests whose context switches, or those of the host, are nearer to each other than the clock's packets.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 #include "tests/unit/pt/timed_packets.h"
 
 namespace ptd::pt {
@@ -21,8 +21,8 @@ class GuestThread : public testing::Test, protected TimedPackets {
   GuestThread() {
     for (const uint32_t machine : {1U, 2U}) {
       spaces_[machine] = builder_.add_space(machine);
-      add_code(spaces_[machine], kLoopOfUsers);
-      add_code(kernel_of_machine(machine), kLoopOfKernel);
+      add_made_code(builder_, spaces_[machine], kLoopOfUsers, jumps(2));
+      add_made_code(builder_, kernel_of_machine(machine), kLoopOfKernel, jumps(2));
       add_guest(contexts_, {machine, host_of(machine), -1});
       add_guest_cpu(contexts_, host_of(machine), {machine, host_of(machine), 0});
       come(machine, 1, 10);
@@ -32,16 +32,6 @@ class GuestThread : public testing::Test, protected TimedPackets {
     set_clock(options_.config);
   }
   static int32_t host_of(uint32_t machine) { return static_cast<int32_t>(machine) * 100; }
-  void add_code(SpaceId space, uint64_t ip) {
-    const auto code = std::make_shared<std::vector<std::byte>>(std::vector<std::byte>{std::byte{0xff}, std::byte{0xe0}});
-    Section section;
-    section.space = space;
-    section.ip = Ip{ip};
-    section.size_bytes = code->size();
-    section.code = {code, Bytes(*code)};
-    section.path = "code";
-    builder_.add_section(std::move(section));
-  }
   void come(uint32_t machine, int32_t tid, uint64_t time_ns) {
     const int32_t thread = thread_of_machine(machine, tid);
     add_guest_switch(contexts_, {machine, host_of(machine), 0}, TimeNs{time_ns}, {thread, thread, spaces_[machine]});
@@ -148,7 +138,7 @@ TEST_F(GuestThread, AThreadCallsExec) {
   const SpaceId program = builder_.add_space(1);
   contexts_.add_thread(thread, TimeNs{10}, {thread, thread, spaces_[1]});
   contexts_.add_thread(thread, TimeNs{1100}, {thread, thread, program});
-  add_code(program, kLoopOfUsers);
+  add_made_code(builder_, program, kLoopOfUsers, jumps(2));
   sync(1000);
   run_user();
   time(1200);

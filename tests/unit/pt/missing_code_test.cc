@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "image/fetch_steps.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 
 namespace ptd::pt {
 namespace {
@@ -22,8 +22,8 @@ struct PokedMachine {
   explicit PokedMachine(bool has_image) {
     TimelineBuilder builder;
     const SpaceId space = builder.add_space();
-    add_jumps(builder, space, kJumps);
-    if (has_image) add_jumps(builder, kKernelSpace, kKernelImage);
+    add_made_code(builder, space, kJumps, jumps(0x1000));
+    if (has_image) add_made_code(builder, kKernelSpace, kKernelImage, jumps(0x1000));
     Edit edit;
     edit.ip = Ip{kPoked};
     for (const int byte : {0xff, 0xe0, 0x90, 0x90, 0x90}) edit.old_bytes.push_back(std::byte(byte));
@@ -34,20 +34,6 @@ struct PokedMachine {
     timeline = builder.build();
     contexts.add_switch(0, kTimeMin, {1, 1, space});
     contexts.sort();
-  }
-  static void add_jumps(TimelineBuilder& builder, SpaceId space, uint64_t ip) {
-    const auto code = std::make_shared<std::vector<std::byte>>(0x1000, std::byte{0x90});
-    for (uint64_t i = 0; i < code->size(); i += 16) {
-      (*code)[i] = std::byte{0xff};
-      (*code)[i + 1] = std::byte{0xe0};
-    }
-    Section section;
-    section.space = space;
-    section.ip = Ip{ip};
-    section.size_bytes = code->size();
-    section.code = {code, Bytes(*code)};
-    section.path = "code";
-    builder.add_section(std::move(section));
   }
   Timeline timeline;
   ContextTrack contexts;
@@ -64,13 +50,8 @@ MissingRun decode_missing(const std::vector<std::byte>& bytes, bool has_image, b
   options.exact_only = exact;
   options.config.tip_order = TipOrder::prompt;
   Decoder decoder(machine.timeline, machine.contexts, options);
-  AuxSegment segment;
-  segment.bytes = bytes;
-  segment.time = {TimeNs{1000}, kTimeMax};
-  segment.break_before = AuxBreak::stream_start;
-  segment.cpu = 0;
   const uint64_t before = fetch_steps().walked;
-  decoder.begin(segment);
+  decoder.begin(made_stream(bytes));
   MissingRun ran;
   Batch batch;
   for (bool more = true; more;) {
@@ -83,24 +64,26 @@ MissingRun decode_missing(const std::vector<std::byte>& bytes, bool has_image, b
   return ran;
 }
 
-void begin_program(PacketWriter& writer) {
+/// Rounds of jumps within the program, then to `first` and `second`, which are `stride` further in each round.
+std::vector<std::byte> rounds(uint64_t first, uint64_t second, uint64_t stride) {
+  std::vector<std::byte> bytes;
+  PacketWriter writer(bytes);
   writer.psb();
   writer.tsc(1000);
   writer.cbr(10);
   writer.mode_exec(ExecMode::bits64);
   writer.fup(kJumps);
   writer.psbend();
+  for (unsigned i = 0; i < kRounds; ++i) {
+    for (unsigned jump = 0; jump < 16; ++jump) writer.tip(kJumps + 16 * jump);
+    writer.tip(first + stride * i);
+    writer.tip(second + stride * i);
+  }
+  return bytes;
 }
 
 TEST(MissingCode, NoPathIsSearchedAfterAPacketThatLeadsThere) {
-  std::vector<std::byte> bytes;
-  PacketWriter writer(bytes);
-  begin_program(writer);
-  for (unsigned i = 0; i < kRounds; ++i) {
-    for (unsigned jump = 0; jump < 16; ++jump) writer.tip(kJumps + 16 * jump);
-    writer.tip(kNoCode + 16 * i);
-    writer.tip(kNoCode + 16 * i + 8);
-  }
+  const std::vector<std::byte> bytes = rounds(kNoCode, kNoCode + 8, 16);
   for (const bool has_image : {false, true}) {
     for (const bool exact : {false, true}) {
       const MissingRun ran = decode_missing(bytes, has_image, exact);
@@ -114,14 +97,7 @@ TEST(MissingCode, NoPathIsSearchedAfterAPacketThatLeadsThere) {
 
 // The bytes that records give are not an image: what follows them is missing at all times.
 TEST(MissingCode, NoPathIsSearchedAfterChangedBytesWithoutAnImage) {
-  std::vector<std::byte> bytes;
-  PacketWriter writer(bytes);
-  begin_program(writer);
-  for (unsigned i = 0; i < kRounds; ++i) {
-    for (unsigned jump = 0; jump < 16; ++jump) writer.tip(kJumps + 16 * jump);
-    writer.tip(kPoked + 2);
-    writer.tip(kNoCode);
-  }
+  const std::vector<std::byte> bytes = rounds(kPoked + 2, kNoCode, 0);
   for (const bool exact : {false, true}) {
     const MissingRun ran = decode_missing(bytes, false, exact);
     EXPECT_EQ(ran.gaps, kRounds);

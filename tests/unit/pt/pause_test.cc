@@ -7,6 +7,7 @@
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 
 namespace ptd::pt {
 namespace {
@@ -59,13 +60,9 @@ TEST(Pause, HasTheTimeAndTheCyclesOfTheLastTimingPacket) {
     options.exact_only = exact;
     options.config.max_nonturbo_ratio = 10;
     Decoder decoder(machine.timeline, machine.contexts, options);
-    AuxSegment segment;
-    segment.bytes = bytes;
-    segment.time = {TimeNs{1000}, kTimeMax};
-    segment.break_before = AuxBreak::stream_start;
+    AuxSegment segment = made_stream(bytes);
     segment.break_after = true;
     segment.lost_after = AuxBreak::snapshot;
-    segment.cpu = 0;
     decoder.begin(segment);
     Mark mark;
     Event last;

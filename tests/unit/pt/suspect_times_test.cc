@@ -1,12 +1,12 @@
 // Code that is suspect for a part of the time: the fast path and the exact walker mark the same blocks.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <vector>
 
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 
 namespace ptd::pt {
 namespace {
@@ -23,17 +23,10 @@ struct LossyMachine {
   explicit LossyMachine(const LossyLoop& loop) {
     TimelineBuilder builder;
     const SpaceId space = builder.add_space();
-    const auto code = std::make_shared<std::vector<std::byte>>(64, std::byte{0x90});
-    (*code)[0] = std::byte{0x75};
-    (*code)[1] = std::byte{0xfe};
-    Section section;
-    section.space = space;
-    section.ip = Ip{kLossyLoop};
-    section.size_bytes = code->size();
-    section.code = {code, Bytes(*code)};
-    section.path = "code";
-    section.live = {loop.since, kTimeMax};
-    builder.add_section(std::move(section));
+    std::vector<std::byte> code(64, std::byte{0x90});
+    code[0] = std::byte{0x75};
+    code[1] = std::byte{0xfe};
+    add_made_code(builder, space, kLossyLoop, code, {loop.since, kTimeMax});
     builder.add_lost_window(space, {TimeNs{2000}, TimeNs{loop.end_ns}});
     timeline = builder.build();
     contexts.add_switch(0, kTimeMin, {1, 1, space});
@@ -59,12 +52,7 @@ Decoded decode(const std::vector<std::byte>& bytes, const LossyLoop& loop, bool 
   options.config.tsc_ctc_ratio_d = 1;
   options.config.has_mtc = true;
   Decoder decoder(machine.timeline, machine.contexts, options);
-  AuxSegment segment;
-  segment.bytes = bytes;
-  segment.time = {TimeNs{1000}, kTimeMax};
-  segment.break_before = AuxBreak::stream_start;
-  segment.cpu = 0;
-  decoder.begin(segment);
+  decoder.begin(made_stream(bytes));
   Decoded decoded;
   Batch batch;
   for (bool more = true; more;) {

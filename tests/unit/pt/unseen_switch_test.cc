@@ -1,12 +1,12 @@
 // Context switches that a flow does not show: lost, untraced, or nearer to each other than the clock's packets.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 #include "tests/unit/pt/timed_packets.h"
 
 namespace ptd::pt {
@@ -26,20 +26,10 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
     space_ = builder.add_space();
     other_ = builder.add_space();
     for (const auto& [space, ip] : {std::pair{kKernelSpace, kIdleLoop}, {space_, kUserLoop}, {other_, kUserLoop}, {other_, kOtherLoop}}) {
-      const auto code = std::make_shared<std::vector<std::byte>>(0x30, std::byte{0x90});
-      for (const size_t at : {0x00U, 0x10U}) {
-        (*code)[at] = std::byte{0xff};
-        (*code)[at + 1] = std::byte{0xe0};
-      }
-      (*code)[0x20] = std::byte{0xeb};
-      (*code)[0x21] = std::byte{0xee};
-      Section section;
-      section.space = space;
-      section.ip = Ip{ip};
-      section.size_bytes = code->size();
-      section.code = {code, Bytes(*code)};
-      section.path = "code";
-      builder.add_section(std::move(section));
+      std::vector<std::byte> code = jumps(0x30);
+      code[0x20] = std::byte{0xeb};
+      code[0x21] = std::byte{0xee};
+      add_made_code(builder, space, ip, code);
     }
     timeline_ = builder.build();
     set_clock(options_.config);

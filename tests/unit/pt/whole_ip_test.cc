@@ -1,12 +1,12 @@
 // Ips after a packet that contradicts the code: those that a packet gives in part may be wrong as well, until a packet gives all bits.
 #include <gmock/gmock.h>
 
-#include <memory>
 #include <vector>
 
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/pt/packet_writer.h"
 #include "ptdecode/timeline_builder.h"
+#include "tests/unit/pt/made_code.h"
 
 namespace ptd::pt {
 namespace {
@@ -24,19 +24,9 @@ struct Machine {
     TimelineBuilder builder;
     const SpaceId space = builder.add_space();
     for (const uint64_t ip : {kCode, kOther, kFar}) {
-      const auto code = std::make_shared<std::vector<std::byte>>(kSize, std::byte{0x90});
-      for (uint64_t i = 0; i < kSize; i += 16) {
-        (*code)[i] = std::byte{0xff};
-        (*code)[i + 1] = std::byte{0xe0};
-      }
-      if (ip == kOther) (*code)[0x30] = std::byte{0x75};
-      Section section;
-      section.space = space;
-      section.ip = Ip{ip};
-      section.size_bytes = kSize;
-      section.code = {code, Bytes(*code)};
-      section.path = "code";
-      builder.add_section(std::move(section));
+      std::vector<std::byte> code = jumps(kSize);
+      if (ip == kOther) code[0x30] = std::byte{0x75};
+      add_made_code(builder, space, ip, code);
     }
     timeline = builder.build();
     contexts.add_switch(0, kTimeMin, {1, 1, space});
@@ -57,12 +47,7 @@ Ran decode(const std::vector<std::byte>& bytes, bool exact) {
   options.exact_only = exact;
   options.config.tip_order = TipOrder::prompt;
   Decoder decoder(machine.timeline, machine.contexts, options);
-  AuxSegment segment;
-  segment.bytes = bytes;
-  segment.time = {TimeNs{1000}, kTimeMax};
-  segment.break_before = AuxBreak::stream_start;
-  segment.cpu = 0;
-  decoder.begin(segment);
+  decoder.begin(made_stream(bytes));
   Ran ran;
   Batch batch;
   for (bool more = true; more;) {
