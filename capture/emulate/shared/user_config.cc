@@ -3,7 +3,7 @@
 
 #include <charconv>
 #include <functional>
-#include <map>
+#include <istream>
 #include <sstream>
 
 namespace ptd::emulate {
@@ -66,12 +66,17 @@ std::string to_text(const UserConfig& config) {
   return text.str();
 }
 
-UserConfig config_from_text(const std::string& text) {
+std::map<std::string, uint64_t> read_values(std::istream& lines) {
   std::map<std::string, uint64_t> values;
-  std::istringstream lines(text);
   std::string name;
   uint64_t value = 0;
   while (lines >> name >> value) values[name] = value;
+  return values;
+}
+
+UserConfig config_from_text(const std::string& text) {
+  std::istringstream lines(text);
+  const std::map<std::string, uint64_t> values = read_values(lines);
   UserConfig config;
   each_field(config, [&](const char* field_name, auto& field) {
     const auto known = values.find(field_name);

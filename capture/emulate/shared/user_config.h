@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
+#include <map>
 #include <string>
 
 #include "capture/emulate/unit/pt_encoder.h"
@@ -37,6 +39,8 @@ inline constexpr const char* kEndedFile = "ended";
 [[nodiscard]] std::string hex_of(const std::string& text);
 /// Undoes hex_of().
 [[nodiscard]] std::string text_of_hex(const std::string& hex);
+/// Reads "NAME NUMBER" up to the first line that is none.
+[[nodiscard]] std::map<std::string, uint64_t> read_values(std::istream& lines);
 /// The lines of `config`.
 [[nodiscard]] std::string to_text(const UserConfig& config);
 /// Unknown names are left alone.

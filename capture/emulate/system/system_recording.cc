@@ -18,6 +18,7 @@
 #include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/etm/truth_file.h"
 #include "capture/emulate/shared/pt_config.h"
+#include "capture/emulate/shared/user_config.h"
 #include "capture/emulate/system/boot_code.h"
 #include "capture/emulate/system/trace_chunks.h"
 #include "image/base/mapped_file.h"
@@ -365,12 +366,8 @@ uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
 }
 
 std::map<std::string, uint64_t> read_summary(const std::string& path) {
-  std::map<std::string, uint64_t> values;
   std::ifstream in(path);
-  std::string name;
-  uint64_t value = 0;
-  while (in >> name >> value) values[name] = value;
-  return values;
+  return read_values(in);
 }
 
 Result<SystemSummary> write_system_recording(const SystemRecordingOptions& options) { return SystemRecording(options).write(); }
