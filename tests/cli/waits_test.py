@@ -222,9 +222,13 @@ class LongInstruction(unittest.TestCase):
 
     def test_what_leads_to_it_does_not_have_the_time_up_to_a_loss(self):
         """Packets are lost while it runs. Where the last branch went is lost with them, but not when that was."""
-        _, rows = self.record("--no-retcomp", "--ovf", "1100", arguments=["quiet"])
-        # They take 0.2 ms and what the machine needs for other work. With the time of one instruction it would be 48 ms.
-        self.assertLess(sum(rows[name]["self_ns"] for name in ("enter", "leap", "back", "pick", "fill_uninterrupted") if name in rows), 20_000_000)
+        least = 5_000_000
+        for _ in range(3):  # other work of the machine may interrupt them
+            _, rows = self.record("--no-retcomp", "--ovf", "1100", arguments=["quiet"])
+            least = min(least, sum(rows[name]["self_ns"] for name in ("enter", "leap", "back", "pick", "fill_uninterrupted") if name in rows))
+            if least < 5_000_000:
+                break
+        self.assertLess(least, 5_000_000)
 
     def test_an_instruction_that_is_interrupted_has_its_time(self):
         """REP STOSB does not retire until it has filled everything. Between two signals it is all that runs, and only timing packets say so."""
