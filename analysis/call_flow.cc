@@ -25,18 +25,15 @@ std::optional<Ip> place_of(const Event& event) {
 }
 
 // Whether the flow goes on after an event as if it were not there.
-bool keeps_place(const Event& event) { return event.kind > EventKind::async_branch && event.kind != EventKind::overflow && event.kind != EventKind::skipped; }
+bool keeps_place(const Event& event) {
+  return event.kind > EventKind::async_branch && event.kind != EventKind::overflow && event.kind != EventKind::skipped;
+}
 
 }  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
                    const FlowClock& clock, InlineChains* inlined)
-    : finder_(symbolizer, timeline, table),
-      kernel_(table.intern("[kernel]", "")),
-      cpu_(cpu),
-      stream_tid_(tid),
-      tid_(tid),
-      dates_(clock) {
+    : finder_(symbolizer, timeline, table), kernel_(table.intern("[kernel]", "")), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {
   if (inlined != nullptr) inlined_code_.emplace(symbolizer, table, *inlined);
 }
 
@@ -48,11 +45,12 @@ void CallFlow::begin_segment(const AuxSegment& segment, bool window) {
   if (!epoch_time_.contains(when())) begin_epoch();
 }
 
-// A mark comes, perhaps after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block says. If time
-// has passed since the flow was there, by done_by_, it passed in the code that comes next.
+// A mark comes, perhaps after an open branch. If the thread changes, the branch was the old thread's: it went where the next event or block
+// says. If time has passed since the flow was there, by done_by_, it passed in the code that comes next.
 [[gnu::always_inline]] inline void CallFlow::resolve_ahead(const Mark& mark) {
   const bool switches = has_thread_ && mark.tid != tid_;
-  if (switches ? pending_.has_value() : is_dated(mark) && passes_time(likeliest(mark))) [[unlikely]] look_ahead(mark, switches);
+  if (switches ? pending_.has_value() : is_dated(mark) && passes_time(likeliest(mark))) [[unlikely]]
+    look_ahead(mark, switches);
 }
 
 void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
@@ -125,7 +123,8 @@ void CallFlow::look_ahead(const Mark& mark, bool switches) {
 [[gnu::always_inline]] inline void CallFlow::hold(bool resumes, bool silent) {
   fill(out_.back());
   dates_.add(resumes, silent);
-  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_undated(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]]
+    put_out(dates_.anchor_undated(false));
 }
 
 // The open branch went `to` there.
@@ -134,7 +133,14 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   FunctionId entered = kNoFunction;
   int32_t landing = at.entry ? (finder_.is_setjmp(at.id) ? kEntersSetjmp : 0) : finder_.is_landing(space_, to, when()) ? kLandsHere : 0;
   if (landing == 0 && finder_.is_probe_slot(at.id, to)) landing = kInSlot;
-  resolve(pending, {.ip = to, .function = at.id, .module = at.module, .landing = landing, .flags = flags_of(at), .after_call = is_return(pending.way) && follows_call(to), .part = at.part},
+  resolve(pending,
+          {.ip = to,
+           .function = at.id,
+           .module = at.module,
+           .landing = landing,
+           .flags = flags_of(at),
+           .after_call = is_return(pending.way) && follows_call(to),
+           .part = at.part},
           entered);
   pending_.reset();
 }
@@ -147,7 +153,9 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   const bool out = pending.bounded && pending.way == Way::jump && (to.flags & kFlowNamed) == 0 && !to.part;
   const bool part = out && finder_.leads_back(space_, to.ip, pending.from, cursor_.context().mode, when());
   const bool leaves = out && !part && to.ip != entered_at_;
-  if (pending.way == Way::jump && !again && !leaves && (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function)))) return;
+  if (pending.way == Way::jump && !again && !leaves &&
+      (to.function == pending.from || (to.flags == kFlowNamed && jumps_inside(pending.return_to, to.function))))
+    return;
   const bool named = (to.flags & kFlowNamed) != 0;
   // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
   if (pending.way == Way::call_direct && fills_return_stack(pending.return_to, to.ip)) {
@@ -155,8 +163,10 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
     if (to.function == pending.from && to.flags == kFlowNamed) return void(return_stack_filled_by_ = pending.from);
   }
   const bool ret = is_return(pending.way);
-  const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;  // a RET that serves as an indirect jump
-  // A jump to unnamed code enters a function there from another module, out of a function whose extent is known, and as all of a function. A call always does.
+  // A RET that serves as an indirect jump.
+  const bool retpoline = pending.way == Way::ret && filled_by != kNoFunction && filled_by == pending.from;
+  // A jump to unnamed code enters a function there from another module, out of a function whose extent is known, and as all of a function.
+  // A call always does.
   const bool enters = !named && (retpoline || (!ret && (pending.way != Way::jump || leaves || (!part && to.module != pending.module))));
   if (enters && entered == kNoFunction) entered = unnamed_entry(to.ip);
   entered_at_ = enters ? to.ip : Ip{};
@@ -172,7 +182,8 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
     step.flags |= kFlowEntry;
   }
   if (pending.way == Way::far_call) step.flags |= kFlowFar;
-  if (branch_uncertain_) [[unlikely]] step.flags |= kFlowUncertain;
+  if (branch_uncertain_) [[unlikely]]
+    step.flags |= kFlowUncertain;
   if (ret && to.after_call) step.flags |= kFlowAfterCall;
   step.to = to.ip;
   step.function = enters ? entered : to.function;
@@ -181,15 +192,16 @@ void CallFlow::resolve(const FunctionAt& at, Ip to) {
   step.inlined = chain_ = to.inlined;
   step.begins = to.begins;
   hold(false, false);
-  if (to.flags == kFlowNamed && (ret ? !to.after_call || retpoline : pending.indirect)) [[unlikely]] go_back();
+  if (to.flags == kFlowNamed && (ret ? !to.after_call || retpoline : pending.indirect)) [[unlikely]]
+    go_back();
 }
 
-// Whether a jump into `to`, with this address after it, stays in the function that its instruction is in. The block may have begun in another one,
-// whose code goes on there without a branch: entry_SYSCALL_64 of Linux is three symbols, one after the other.
+// Whether a jump into `to`, with this address after it, stays in the function that its instruction is in. The block may have begun in
+// another one, whose code goes on there without a branch: entry_SYSCALL_64 of Linux is three symbols, one after the other.
 bool CallFlow::jumps_inside(Ip after, FunctionId to) { return find(Ip{after.value - 1}).id == to; }
 
-// The last step has led into the middle of a function. If that had just jumped to the start of the code that ends with this step, the code was
-// called: a thunk that serves as an indirect jump, or a function that returns to an address which the other one has pushed.
+// The last step has led into the middle of a function. If that had just jumped to the start of the code that ends with this step, the code
+// was called: a thunk that serves as an indirect jump, or a function that returns to an address which the other one has pushed.
 void CallFlow::go_back() {
   FlowStep& step = out_.back();
   const bool from_thunk = finder_.is_indirect_thunk(step.from);
@@ -208,7 +220,13 @@ void CallFlow::go_back() {
 
 [[gnu::always_inline]] inline CallFlow::Target CallFlow::target_at(NodeId id) const {
   const Node& node = nodes_->nodes[id];
-  Target to{.ip = node.ip, .function = node.function, .module = node.module, .landing = node.entry_landing(), .flags = node.flags, .after_call = node.after_call, .part = node.part};
+  Target to{.ip = node.ip,
+            .function = node.function,
+            .module = node.module,
+            .landing = node.entry_landing(),
+            .flags = node.flags,
+            .after_call = node.after_call,
+            .part = node.part};
   if (!inlined_code_) return to;
   to.inlined = nodes_->inlined[id].chain;
   to.begins = nodes_->inlined[id].begins;
@@ -241,7 +259,8 @@ bool CallFlow::ends(const Block* at) {
   if (!key.is_jump()) return key.may_end(*at);
   const NodeId next = at[1].node;
   if (!nodes_->keys[next].is_known()) refresh(next);
-  return key.may_end(*at) && (!key.same_function(nodes_->keys[next]) || (nodes_->keys[next].is_entry() && nodes_->nodes[at->node].indirect));
+  return key.may_end(*at) &&
+         (!key.same_function(nodes_->keys[next]) || (nodes_->keys[next].is_entry() && nodes_->nodes[at->node].indirect));
 }
 
 // Passes blocks whose branches call nothing, return from nothing and stay in one function. Returns the first other one, or the last.
@@ -264,9 +283,11 @@ bool CallFlow::ends(const Block* at) {
   const Node& here = node(block.node);
   uncertain_ = (block.flags & kUncertainFlags) != 0;
   last_function_ = here.function;
-  if (here.halts) [[unlikely]] halt(here.next());
+  if (here.halts) [[unlikely]]
+    halt(here.next());
   const bool bounded = here.bounded || (here.bare_jump && here.ip == entered_at_);
-  if (has(block.flags, BlockFlag::taken)) pending_ = {here.way, here.indirect, bounded, here.function, here.module, here.next(), here.landing};
+  if (has(block.flags, BlockFlag::taken))
+    pending_ = {here.way, here.indirect, bounded, here.function, here.module, here.next(), here.landing};
 }
 
 void CallFlow::take_blocks(std::span<const Block> blocks) {
@@ -275,7 +296,8 @@ void CallFlow::take_blocks(std::span<const Block> blocks) {
   for (const Block* const last = at + blocks.size() - 1; at <= last; ++at) {
     arrive(*at);
     synced_ = false;
-    if (lost_ || !proved_) [[unlikely]] prove();
+    if (lost_ || !proved_) [[unlikely]]
+      prove();
     at = inlined_code_ ? pass_inlined(at, last) : pass(at, last);
     depart(*at);
   }
@@ -298,50 +320,6 @@ void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   // A stream's first start follows its first time directly: otherwise a timing packet would show how long it waited.
   const bool first = !std::exchange(began_, true) && dates_.has_tick();
   push(step, !exact && !first);
-}
-
-// The segment before was the last one of its snapshot or AUX sample.
-void CallFlow::end_window() {
-  pending_.reset();
-  drop_unproved();
-  prove();
-  FlowStep step;
-  step.kind = FlowKind::pause;
-  step.flags = kFlowWindow;
-  push(step);
-  stop();
-  paused_ = halted_ = false;
-}
-
-void CallFlow::stop() {
-  flowing_ = false;
-  dates_.set_flowing(false);
-}
-
-// The core sleeps, up to the next instruction or interrupt.
-void CallFlow::halt(Ip next) {
-  FlowStep step;
-  step.kind = FlowKind::pause;
-  step.flags = kFlowHalted;
-  step.return_to = next;
-  push(step);
-  stop();
-  paused_ = halted_ = true;
-}
-
-// The branch left the traced region; `to` is 0 where no packet gives it.
-void CallFlow::resolve_unseen(Ip to) {
-  const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
-  const bool far_call = pending_->way == Way::far_call;
-  if (pending_->way == Way::jump) {
-    pending_.reset();
-    return;
-  }
-  const size_t before = out_.size();
-  resolve(at, to);
-  if (out_.size() == before || held_count() == 0) return;
-  out_.back().flags |= kFlowUnseen;
-  if (to.value == 0) out_.back().function = far_call ? kernel_ : kNoFunction;
 }
 
 void CallFlow::take_mark(const Mark& mark) {
@@ -371,117 +349,8 @@ void CallFlow::take_mark(const Mark& mark) {
   if (changes) push(step);
 }
 
-void CallFlow::take_event(const Event& event) {
-  const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
-  const bool known = is_dated(event);
-  switch (event.kind) {
-    case EventKind::async_branch:
-      return take_async_branch(event);
-    case EventKind::disabled:
-    case EventKind::async_disabled:
-      return take_disabled(event);
-    case EventKind::enabled: {
-      if ((event.flags & kEventStatus) != 0 && (flowing_ || pending_)) return;
-      pending_.reset();
-      // A packet with a cycle count dates the resume; otherwise tracing resumed at some time after its last timing packet.
-      const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
-      if (known) take_packet_time(likeliest(event), event.cycles);
-      done_by_ = !known ? kTimeMax : exact ? likeliest(event) : latest(event);
-      if (has_to) begin(event.to, exact);
-      return bound(done_by_);
-    }
-    case EventKind::skipped:  // time passes in this code, without a block
-      if (pending_ && has_from) resolve(find(event.from), event.from);
-      if (known) take_packet_time(likeliest(event), event.cycles);
-      return;
-    case EventKind::ptwrite:
-      return take_ptwrite(event);
-    default:
-      return;
-  }
-}
-
-void CallFlow::take_async_branch(const Event& event) {
-  const bool has_from = (event.flags & kEventHasFrom) != 0;
-  if ((event.flags & kEventHasTo) == 0) return leave_traced(event);
-  if (pending_ && has_from) resolve(find(event.from), event.from);
-  pending_.reset();
-  if (is_dated(event)) take_flow_time(event);
-  done_by_ = is_dated(event) ? latest(event) : kTimeMax;
-  const bool is_call = flowing_ && (event.flags & kEventSyscall) != 0;  // else its place is not proved
-  if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
-  const FoundFunction at = find(event.to);
-  FlowStep step;
-  step.kind = is_call ? FlowKind::call : FlowKind::interrupt;
-  step.to = event.to;
-  step.return_to = event.from;
-  if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
-  step.function = at.named ? at.id : unnamed_entry(event.to);
-  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
-                                    ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0) | (is_call ? kFlowFar | kFlowEntry : 0));
-  flowing_ = true;
-  dates_.set_flowing(true);
-  proved_ = proved_ && is_call;
-  halted_ = false;
-  push(step);
-  bound(done_by_);
-}
-
-// An exception whose handler is not traced.
-void CallFlow::leave_traced(const Event& event) {
-  const bool has_from = (event.flags & kEventHasFrom) != 0;
-  if (pending_ && has_from && pending_->way != Way::far_call) resolve(find(event.from), event.from);
-  pending_.reset();
-  if (is_dated(event)) take_flow_time(event);
-  FlowStep step;
-  step.return_to = has_from ? event.from : Ip{};
-  if (has_from) step.landing = finder_.landing_of(space_, event.from, event.from, when());
-  if (has_from && !is_kernel_half(event.from)) step.flags = kFlowFar | kFlowPlaced;
-  if (flowing_ && proved_ && (event.flags & kEventSyscall) != 0) {
-    FlowStep call = step;
-    call.kind = FlowKind::call;
-    call.flags = kFlowFar | kFlowUnseen;
-    call.function = kernel_;
-    push(call);
-  }
-  step.kind = FlowKind::pause;
-  take_pause(step);
-}
-
-void CallFlow::take_disabled(const Event& event) {
-  const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
-  const bool async = event.kind == EventKind::async_disabled;
-  if (pending_ && async && has_from) resolve(find(event.from), event.from);
-  const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
-  const bool interrupted = async && has_from && !is_kernel_half(event.from);
-  if (pending_) resolve_unseen(!async && has_to ? event.to : Ip{});
-  if (is_dated(event)) async ? take_flow_time(event) : take_packet_time(likeliest(event), event.cycles);
-  if (is_dated(event)) bound(latest(event));
-  FlowStep step;
-  step.kind = FlowKind::pause;
-  if (far || interrupted) step.flags |= kFlowFar;
-  if (interrupted) step.flags |= kFlowPlaced;
-  if (interrupted) step.landing = finder_.landing_of(space_, event.from, event.from, when());
-  step.return_to = async && has_from ? event.from : Ip{event.aux};
-  take_pause(step);
-}
-
-// Tracing stops, and with it a loss. If nothing ran since it began, the pause before goes on, unless it was at another place: a system call has ended.
-void CallFlow::take_pause(const FlowStep& step) {
-  const bool moved = was_paused_ && begun_at_ != paused_at_ && begun_at_ == step.return_to && (step.flags & kFlowPlaced) != 0;
-  const bool nothing_ran = first_unproved() == FlowKind::begin && !moved, was_lost = lost_;
-  if (nothing_ran) drop_unproved();
-  prove();
-  if (was_lost || (flowing_ && !(nothing_ran && was_paused_))) {
-    push(step);
-    paused_at_ = step.return_to;
-  }
-  paused_ = paused_ || flowing_ || was_lost;
-  stop();
-}
-
-// The loss begins where flow resumed or an interrupt was taken, if no instruction was decoded since and no time has passed there. It also begins where a
-// branch went, if the trace does not tell that place and time has passed there.
+// The loss begins where flow resumed or an interrupt was taken, if no instruction was decoded since and no time has passed there. It also
+// begins where a branch went, if the trace does not tell that place and time has passed there.
 void CallFlow::take_gap(const Gap& gap) {
   const bool lost_branch = pending_ && pending_->way != Way::none;
   pending_.reset();

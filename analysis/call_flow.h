@@ -13,18 +13,18 @@
 #include "analysis/function_finder.h"
 #include "analysis/inlined_code.h"
 #include "ptdecode/aux_segment.h"
-#include "ptdecode/flow.h"
 #include "ptdecode/call_tree.h"
+#include "ptdecode/flow.h"
 #include "ptdecode/flow_cursor.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 
 enum class FlowKind : uint8_t {
-  call,        ///< near call, or system call / software interrupt into traced code (flag far)
-  ret,         ///< near return
-  /// To another function, or an indirect jump to the first instruction of the same, which is a tail call. A jump to a return thunk, or to a bare
-  /// RET without a name of its own, is part of the return.
+  call,  ///< near call, or system call / software interrupt into traced code (flag far)
+  ret,   ///< near return
+  /// To another function, or an indirect jump to the first instruction of the same, which is a tail call. A jump to a return thunk, or to a
+  /// bare RET without a name of its own, is part of the return.
   jump,
   interrupt,   ///< interrupt, fault, trap, signal: `return_to` is the interrupted address
   far_return,  ///< IRET, SYSRET and the like
@@ -33,24 +33,27 @@ enum class FlowKind : uint8_t {
   gap,         ///< flow is lost
   switch_in,   ///< this thread runs from here on
   switch_out,  ///< this thread has run up to here
-  /// The thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Between `floor` and `return_to`, which is a time. Only if
-  /// fibres are followed.
+  /// The thread announces that it runs the fibre of number `to` from here on; 0: its own stack. Between `floor` and `return_to`, which is a
+  /// time. Only if fibres are followed.
   fibre,
-  inlined,     ///< within `function`, the flow enters or leaves inlined functions; only if these are followed. Nothing if `inlined` is kUnknownInlining
-  dropped,     ///< of CallFlow only: waits for a time, and will not be given out
-  moves,       ///< of CallTree only: an InlinedRun
+  /// Within `function`, the flow enters or leaves inlined functions; only if these are followed. Nothing if `inlined` is kUnknownInlining.
+  inlined,
+  dropped,  ///< of CallFlow only: waits for a time, and will not be given out
+  moves,    ///< of CallTree only: an InlinedRun
 };
 
-// FlowStep::flags. Bits 8 and 16 have two meanings, by kind. Only a test of steps that cannot be pauses may leave out the kind for kFlowUnseen.
-inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
+// FlowStep::flags. Bits 8 and 16 have two meanings, by kind. Only a test of steps that cannot be pauses may leave out the kind for
+// kFlowUnseen.
+inline constexpr uint8_t kFlowEntry = 1;   ///< `to` is the first address of a function
 inline constexpr uint8_t kFlowPlaced = 1;  ///< pause: an interrupt, fault or signal came at `return_to`, which may be 0
-inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
+inline constexpr uint8_t kFlowNamed = 2;   ///< a symbol names `function`, or a jump from another module entered it
 /// System call or software interrupt; pause: the kernel, entered by a call or interrupt, is not traced.
 inline constexpr uint8_t kFlowFar = 4;
-inline constexpr uint8_t kFlowBreakpoint = 8;   ///< interrupt: an INT3 was met
-inline constexpr uint8_t kFlowAfterCall = 8;    ///< ret: the instruction before `to` is a CALL
-inline constexpr uint8_t kFlowUnseen = 16;      ///< not pause: `to` is not known: it is outside the traced code
-inline constexpr uint8_t kFlowWindow = 16;      ///< pause: another snapshot or AUX sample begins after it, and what runs in between is unknown
+inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
+inline constexpr uint8_t kFlowAfterCall = 8;   ///< ret: the instruction before `to` is a CALL
+inline constexpr uint8_t kFlowUnseen = 16;     ///< not pause: `to` is not known: it is outside the traced code
+/// pause: another snapshot or AUX sample begins after it, and what runs in between is unknown.
+inline constexpr uint8_t kFlowWindow = 16;
 inline constexpr uint8_t kFlowHalted = 32;      ///< pause, begin: the core waits in HLT, MWAIT or the like
 inline constexpr uint8_t kFlowUncertain = 64;   ///< the branch, or what it led to, is in flow that is ambiguous or suspect
 inline constexpr uint8_t kFlowEstimated = 128;  ///< between the packets that bound its time, flow is missing: FlowDates::estimated()
@@ -68,8 +71,8 @@ inline constexpr int32_t kInSlot = INT32_MIN + 4;
 /// Where the flow that makes a step is, of a part of a stream that is followed on its own.
 enum class FlowPart : uint8_t { before, own, after };
 
-/// Between two steps, the flow enters or leaves inlined functions, as with a step of kind inlined. What is not here is that of the step before. Most
-/// moves of an optimized program are these: a step would be three times as large.
+/// Between two steps, the flow enters or leaves inlined functions, as with a step of kind inlined. What is not here is that of the step
+/// before. Most moves of an optimized program are these: a step would be three times as large.
 struct InlinedMove {
   TimeNs time{};
   uint64_t cycles = 0;        ///< since the step or move before
@@ -88,15 +91,15 @@ struct FlowStep {
   int32_t pid = -1, tid = -1;
   int32_t cpu = -1;
   SpaceId space = kNoSpace;
-  FunctionId function = kNoFunction;  ///< of `to`
-  FunctionId from = kNoFunction;      ///< what ran before it. begin: the function if `to` is its first address, in unnamed code
-  uint32_t instructions = 0;          ///< that this stream retired since its previous step
+  FunctionId function = kNoFunction;    ///< of `to`
+  FunctionId from = kNoFunction;        ///< what ran before it. begin: the function if `to` is its first address, in unnamed code
+  uint32_t instructions = 0;            ///< that this stream retired since its previous step
   InlineId inlined = kUnknownInlining;  ///< the functions inlined at `to`, if they are followed
   uint32_t begins = 0;                  ///< InlinedPiece::begins
   uint32_t moves = 0;                   ///< how many InlinedMoves follow it, before the next step
   /// call, interrupt, pause: the landing pad of an exception that leaves the call, minus (return_to - 1); 0: none. Or one of the above.
   int32_t landing = 0;
-  uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
+  uint64_t cycles = 0;  ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
   TimeNs time{};   ///< from packets; between two packets interpolated by instructions
@@ -114,13 +117,13 @@ struct FlowStep {
 /// Moves for CallTree::take(), with what the step that they follow says, but of kind `moves`.
 struct InlinedRun : FlowStep {
   std::span<const InlinedMove> run;
-  TimeNs last = kTimeMax;      ///< moves later than this are not taken
-  size_t limit = ~size_t{0};   ///< nor any after so many call steps
-  mutable size_t taken = 0;    ///< set by take(): how many were taken
+  TimeNs last = kTimeMax;     ///< moves later than this are not taken
+  size_t limit = ~size_t{0};  ///< nor any after so many call steps
+  mutable size_t taken = 0;   ///< set by take(): how many were taken
 };
 
-/// Consecutive steps of one thread that begin and end calls, and leave the calls that are open around them as they were. "Outer": the innermost of
-/// those.
+/// Consecutive steps of one thread that begin and end calls, and leave the calls that are open around them as they were. "Outer": the
+/// innermost of those.
 struct CallGroup {
   /// A function of the group. Sums over its calls that are in no other call of it within the group.
   struct Function {
@@ -130,14 +133,14 @@ struct CallGroup {
   uint32_t number = 0;  ///< in its unit
   int32_t pid = -1, tid = -1, cpu = -1;
   SpaceId space = kNoSpace;
-  bool user = false;    ///< a step of it may go to an address of `space`
-  uint32_t depth = 0;   ///< calls of it that are open at once
+  bool user = false;       ///< a step of it may go to an address of `space`
+  uint32_t depth = 0;      ///< calls of it that are open at once
   TimeNs first{}, last{};  ///< of its steps
   uint64_t instructions = 0, cycles = 0;
   uint64_t outer_ns = 0, outer_instructions = 0, outer_cycles = 0;  ///< outer_ns: after `first`
-  uint64_t first_step = 0, steps = 0;              ///< its steps, among all steps of its unit
-  size_t before = 0;                               ///< it comes before this one of the steps that it is given with
-  size_t first_function = 0, function_count = 0;  ///< likewise of the functions
+  uint64_t first_step = 0, steps = 0;                               ///< its steps, among all steps of its unit
+  size_t before = 0;                                                ///< it comes before this one of the steps that it is given with
+  size_t first_function = 0, function_count = 0;                    ///< likewise of the functions
 };
 
 /// Steps, with groups in the place of some.
@@ -184,8 +187,8 @@ class CallFlow {
   }
   /// Makes steps of announced fibres (docs/ANNOUNCE.md) from here on.
   void follow_fibres() { follows_fibres_ = true; }
-  /// Makes a step without an effect at each of the two timing packets around either end of `window`. The flow runs evenly between two of them, so that
-  /// what it executes there can be divided.
+  /// Makes a step without an effect at each of the two timing packets around either end of `window`. The flow runs evenly between two of
+  /// them, so that what it executes there can be divided.
   void divide_at(Interval window) {
     window_ = window;
     next_cut_ = window.first;
@@ -215,14 +218,14 @@ class CallFlow {
     Way way = Way::none;                ///< as in BranchCode, like the next two
     uint8_t flags = 0;                  ///< kFlowEntry, kFlowNamed
     bool bare_return : 1 = false, bare_jump : 1 = false, halts : 1 = false;
-    bool thunk : 1 = false;  ///< of returns: a jump here is part of the return
-    bool known : 1 = false;  ///< its code was read
-    bool lands : 1 = false;  ///< it begins at a landing pad
+    bool thunk : 1 = false;     ///< of returns: a jump here is part of the return
+    bool known : 1 = false;     ///< its code was read
+    bool lands : 1 = false;     ///< it begins at a landing pad
     bool indirect : 1 = false;  ///< as in BranchCode
-    bool saves : 1 = false;  ///< it is where setjmp, or the like, begins
-    bool slot : 1 = false;   ///< it is in a slot of a kprobe
-    bool part : 1 = false;   ///< FunctionAt::part
-    bool bounded : 1 = false;  ///< the extent of its function is known, and all code that the function has is in it
+    bool saves : 1 = false;     ///< it is where setjmp, or the like, begins
+    bool slot : 1 = false;      ///< it is in a slot of a kprobe
+    bool part : 1 = false;      ///< FunctionAt::part
+    bool bounded : 1 = false;   ///< the extent of its function is known, and all code that the function has is in it
     bool sought_call : 1 = false, after_call : 1 = false;  ///< whether it was looked for, and found: kFlowAfterCall
     [[nodiscard]] int32_t entry_landing() const { return lands ? kLandsHere : saves ? kEntersSetjmp : slot ? kInSlot : 0; }
     [[nodiscard]] Ip next() const { return ip + size_bytes; }
@@ -250,7 +253,8 @@ class CallFlow {
     [[nodiscard]] bool is_entry() const { return (word_ & kEntry) != 0; }
     /// Returns whether may_end() is the answer, whatever comes after the block.
     [[nodiscard]] bool surely_ends() const { return is_known() && !is_jump(); }
-    /// Returns whether this is a jump and `next`, the key of the block after it, is known to be of the same function, but not its first block.
+    /// Returns whether this is a jump and `next`, the key of the block after it, is known to be of the same function, but not its first
+    /// block.
     [[nodiscard]] bool jumps_inside(Key next) const { return is_jump() && ((word_ & ~kEntry) ^ next.word_) <= kKindMask; }
     /// Returns whether the flow may go on from `block` in a way that matters.
     [[nodiscard]] bool may_end(const Block& block) const { return (word_ & ((block.flags & 1U) | 2U)) != 0; }
@@ -279,7 +283,7 @@ class CallFlow {
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
-    Way way = Way::none;  ///< none: there is no such branch, or where it goes does not matter
+    Way way = Way::none;    ///< none: there is no such branch, or where it goes does not matter
     bool indirect = false;  ///< as in BranchCode
     bool bounded = false;   ///< code without a name is not of `from`: its extent is known, or it is this jump alone
     FunctionId from = kNoFunction;
@@ -288,7 +292,8 @@ class CallFlow {
     int32_t landing = 0;  ///< FlowStep::landing
   };
   Node& node(NodeId id) {
-    if (!nodes_->keys[id].is_known()) [[unlikely]] refresh(id);
+    if (!nodes_->keys[id].is_known()) [[unlikely]]
+      refresh(id);
     return nodes_->nodes[id];
   }
   void refresh(NodeId id);
@@ -352,7 +357,9 @@ class CallFlow {
   /// The last time of a mark or event, if clocks are as good as they say.
   template <typename Told>
   [[nodiscard]] TimeNs latest(const Told& told) const {
-    return told.time.last == kTimeMax ? kTimeMax : std::max(likeliest(told), TimeNs{told.time.last.value - std::min(told.time.last.value, dates_.slack_ns())});
+    return told.time.last == kTimeMax
+               ? kTimeMax
+               : std::max(likeliest(told), TimeNs{told.time.last.value - std::min(told.time.last.value, dates_.slack_ns())});
   }
   /// By `last`, what was executed so far had retired, and the flow was at its last step.
   void bound(TimeNs last) {
@@ -377,40 +384,42 @@ class CallFlow {
   std::optional<InlinedCode> inlined_code_;  ///< none if inlined functions are not followed
   std::vector<InlinedPiece> found_pieces_;
   InlineId chain_ = kUnknownInlining;  ///< of the last instruction, as the last step says
-  const FunctionId kernel_;  ///< untraced code that a system call enters
+  const FunctionId kernel_;            ///< untraced code that a system call enters
   const int32_t cpu_, stream_tid_;
   const BlockTable* blocks_ = nullptr;
   std::unordered_map<const BlockTable*, Nodes> tables_;  ///< one for each decoder
   Nodes* nodes_ = nullptr;                               ///< that of blocks_
   Interval segment_time_;
   TimeNs blocks_done_by_ = kTimeMax;  ///< upper bound of the time of the next blocks; kTimeMax: unknown
-  TimeNs done_by_ = kTimeMax;      ///< by then, what was executed so far had retired, and the flow was at its target
-  TimeNs segment_end_ = kTimeMax;  ///< upper bound of the segment's times
-  TimeNs next_mark_ = kTimeMin;    ///< of code that was reached before a mark, but not executed
+  TimeNs done_by_ = kTimeMax;         ///< by then, what was executed so far had retired, and the flow was at its target
+  TimeNs segment_end_ = kTimeMax;     ///< upper bound of the segment's times
+  TimeNs next_mark_ = kTimeMin;       ///< of code that was reached before a mark, but not executed
   uint32_t epoch_ = 1;
   Interval epoch_time_;  ///< moments at which all answers of this epoch are right
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
-  Ip paused_at_, begun_at_;      ///< where the last pause began; where the flow began last
+  Ip paused_at_, begun_at_;                 ///< where the last pause began; where the flow began last
   FunctionId last_function_ = kNoFunction;  ///< of the last block
   Ip entered_at_;                           ///< the last step entered unnamed code here; 0: it did not
-  FunctionId return_stack_filled_by_ = kNoFunction;  ///< the last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline
+  /// The last branch was a CALL in it that only fills the return stack: a RET there ends a retpoline.
+  FunctionId return_stack_filled_by_ = kNoFunction;
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false, timed_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
-  bool lost_ = false;    ///< since a gap
-  bool uncertain_ = false;         ///< the last block is
-  bool branch_uncertain_ = false;  ///< the open branch, or what it leads to
+  bool lost_ = false;                         ///< since a gap
+  bool uncertain_ = false;                    ///< the last block is
+  bool branch_uncertain_ = false;             ///< the open branch, or what it leads to
   bool follows_fibres_ = false;
   bool synced_ = false;  ///< a mark has just dated the next block: a flow that begins with it begins then
   FlowCursor cursor_;
   FlowDates dates_;
-  Interval window_;                ///< see divide_at()
-  TimeNs next_cut_ = kTimeMax;     ///< the next end of it
+  Interval window_;             ///< see divide_at()
+  TimeNs next_cut_ = kTimeMax;  ///< the next end of it
   uint64_t last_position_ = 0;
   FlowPart part_ = FlowPart::before;
-  const FlowStep new_step_;            ///< copied where one is added: the compiler clears a temporary with "rep stos", which takes longer than the rest
+  /// Copied where one is added: the compiler clears a temporary with "rep stos", which takes longer than the rest.
+  const FlowStep new_step_;
   std::vector<FlowStep> out_;          ///< those with a time, then those that wait for one: each of them has a point of dates_
   size_t dated_ = 0;                   ///< the number of the former
   std::vector<InlinedMove> moves_;     ///< of the steps in out_, each with a point after that of its step

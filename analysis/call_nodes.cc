@@ -6,7 +6,10 @@
 namespace ptd {
 
 CallFlow::Key::Key(const Node& node) {
-  const Kind kind = node.halts ? halts : node.way == Way::none ? inside : node.way == Way::jump && (!node.bare_jump || (node.flags & kFlowNamed) != 0) ? jumps : calls;
+  const Kind kind = node.halts                                                                     ? halts
+                    : node.way == Way::none                                                        ? inside
+                    : node.way == Way::jump && (!node.bare_jump || (node.flags & kFlowNamed) != 0) ? jumps
+                                                                                                   : calls;
   // A number that does not fit is compared where the jump is resolved.
   const bool fits = node.function < (kNoFunction >> kFunctionBit);
   const uint32_t entry = (node.flags & kFlowEntry) != 0 ? kEntry : 0;
@@ -52,7 +55,8 @@ void CallFlow::find_landings(Node& node, SpaceId space) {
   node.saves = (node.flags & kFlowEntry) != 0 && finder_.is_setjmp(node.function);
   node.lands = (node.flags & kFlowEntry) == 0 && finder_.is_landing(space, node.ip, when());
   node.slot = finder_.is_probe_slot(node.function, node.ip);
-  node.landing = node.way == Way::call || node.way == Way::call_direct ? finder_.landing_of(space, Ip{node.next().value - 1}, node.next(), when()) : 0;
+  node.landing =
+      node.way == Way::call || node.way == Way::call_direct ? finder_.landing_of(space, Ip{node.next().value - 1}, node.next(), when()) : 0;
 }
 
 void CallFlow::Nodes::forget(std::vector<NodeId>& known) {

@@ -10,8 +10,10 @@ namespace ptd {
 
 // A packet with a time and a cycle count. If it repeats the last one, undated steps stay undated: they ran after that one.
 void CallFlow::take_packet_time(TimeNs time, uint64_t cycles) {
-  if (dates_.in_ns()) timed_ = true;
-  else time = kTimeMin;  // for the cycles only
+  if (dates_.in_ns())
+    timed_ = true;
+  else
+    time = kTimeMin;  // for the cycles only
   const std::optional<uint64_t> last = dates_.last_count();
   const bool counts = !last || *last != cycles;  // not "last != cycles", which valgrind takes for a use of what is uninitialised
   if (dates_.timed() && time <= dates_.now() && !counts) return bound(done_by_);
@@ -19,12 +21,13 @@ void CallFlow::take_packet_time(TimeNs time, uint64_t cycles) {
 }
 
 void CallFlow::date_until(TimeNs time, std::optional<uint64_t> cycles) {
-  if (next_cut_ <= time) [[unlikely]] return date_across_cut(time, cycles);
+  if (next_cut_ <= time) [[unlikely]]
+    return date_across_cut(time, cycles);
   put_out(dates_.anchor(time, cycles));
 }
 
-// A packet says where the flow is at this time. What ran so far had retired by done_by_: the time since then passed in the next instruction, which did
-// not retire, as in a REP MOVSB, or a loop without packets, that is interrupted again and again.
+// A packet says where the flow is at this time. What ran so far had retired by done_by_: the time since then passed in the next
+// instruction, which did not retire, as in a REP MOVSB, or a loop without packets, that is interrupted again and again.
 void CallFlow::take_flow_time(TimeNs time, uint64_t cycles) {
   if (passes_time(time) && !pending_) [[unlikely]] {
     if (dates_.now() < done_by_) date_until(done_by_, {});

@@ -275,18 +275,19 @@ Status count_stream(const Recording& recording, const CodeCountOptions& options,
   GapMarks gaps(recording.streams()[stream].tid);
   uint64_t offset = 0;
   const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
-  return recording.decode(stream, first, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-    take(batch, decoder.blocks());
-    if (options.on_gap) gaps.take(batch, options.on_gap);
-    for (const Event& event : batch.events) {
-      if (options.on_rounds && is_uncounted_rounds(event)) options.on_rounds(event);
-    }
-    if (segment.stream_offset_bytes > offset && options.progress) {
-      stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
-      offset = segment.stream_offset_bytes;
-    }
-    return !stopped && !(options.time.last < segment.time.first);
-  });
+  return recording.decode(stream, first, Recording::kStreamEnd,
+                          [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+                            take(batch, decoder.blocks());
+                            if (options.on_gap) gaps.take(batch, options.on_gap);
+                            for (const Event& event : batch.events) {
+                              if (options.on_rounds && is_uncounted_rounds(event)) options.on_rounds(event);
+                            }
+                            if (segment.stream_offset_bytes > offset && options.progress) {
+                              stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
+                              offset = segment.stream_offset_bytes;
+                            }
+                            return !stopped && !(options.time.last < segment.time.first);
+                          });
 }
 
 std::vector<uint32_t> streams_of(const Recording& recording, const CodeCountOptions& options) {

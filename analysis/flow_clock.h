@@ -27,7 +27,8 @@ namespace ptd {
   return clock;
 }
 
-/// Returns until when a stream's last pause lasts; kTimeMin: there is none. The last window of AUX samples ends with its flow, as those before it.
+/// Returns until when a stream's last pause lasts; kTimeMin: there is none. The last window of AUX samples ends with its flow, as those
+/// before it.
 [[nodiscard]] inline TimeNs end_of_flow(const Recording& recording, uint32_t stream) {
   return data_of(recording).streams[stream].samples().empty() ? recording.streams()[stream].time.last : kTimeMin;
 }

@@ -15,7 +15,10 @@ uint64_t part(uint64_t of, uint64_t some, uint64_t all) { return all == 0 ? 0 : 
 class Parts {
  public:
   Parts(uint64_t of, uint64_t all)
-      : of_(of), all_(all), rate_(all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all)), small_(all != 0 && (of | all) < kSmall) {}
+      : of_(of),
+        all_(all),
+        rate_(all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all)),
+        small_(all != 0 && (of | all) < kSmall) {}
   [[nodiscard]] uint64_t operator()(uint64_t some) const {
     const double about = rate_ * static_cast<double>(some);
     if (!small_ || some > all_) return large(some, about);
@@ -115,7 +118,8 @@ void FlowDates::date_within_bounds(Stretch stretch) {
     before.open = false;
     const Shares shares = share(stretch);
     const uint64_t waited = before.resumes * shares.wait;
-    const bool holds = waited <= before.passed() && product(shares.running, before.end - stretch.begin) <= product(before.passed() - waited, stretch.end - stretch.begin);
+    const bool holds = waited <= before.passed() && product(shares.running, before.end - stretch.begin) <=
+                                                        product(before.passed() - waited, stretch.end - stretch.begin);
     if (holds) continue;
     date_stretch(before);
     dated = bound.points;

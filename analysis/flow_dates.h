@@ -21,11 +21,12 @@ struct FlowClock {
   /// While tracing is on, a timing packet comes at least as often: the period of MTC packets. 0: nothing is promised.
   uint64_t tick_ns = 0;
   TimeNs first = kTimeMin;  ///< the first known time of the stream: dates code before it. kTimeMin: there is none
-  bool in_ns = true;  ///< false: packets give ticks of unknown length, which are no times
-  bool bounds_code = false;  ///< by the last time of a mark, its blocks had retired. Not so if packets with a time follow the code that they date, as Arm's
-  uint64_t slack_ns = 0;  ///< by which the bounds of times were widened
+  bool in_ns = true;        ///< false: packets give ticks of unknown length, which are no times
+  /// By the last time of a mark, its blocks had retired. Not so if packets with a time follow the code that they date, as Arm's.
+  bool bounds_code = false;
+  uint64_t slack_ns = 0;                     ///< by which the bounds of times were widened
   const ThreadSchedule* schedule = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
-  int32_t tid = -1;                  ///< of a stream of one thread
+  int32_t tid = -1;                          ///< of a stream of one thread
 };
 
 /// How much a flow has executed.
@@ -68,11 +69,12 @@ class FlowDates {
   void add(bool resumes, bool silent = false) {
     resumes_ += resumes ? 1 : 0;
     silent_ = silent_ || silent;
-    if (point_count_ == points_.size()) [[unlikely]] grow();
+    if (point_count_ == points_.size()) [[unlikely]]
+      grow();
     points_[point_count_++] = {position_, resumes};
   }
-  /// By `last`, what ran so far had retired, and all points so far had been reached. The flow is not stopped here. So the code that runs before the next
-  /// anchor is not dated evenly if that is much later.
+  /// By `last`, what ran so far had retired, and all points so far had been reached. The flow is not stopped here. So the code that runs
+  /// before the next anchor is not dated evenly if that is much later.
   void bound(TimeNs last) {
     if (bound_count_ != 0 && last <= bounds_[bound_count_ - 1].time) --bound_count_;
     if (bound_count_ != bounds_.size()) bounds_[bound_count_++] = {position_, point_count_, last};
@@ -83,8 +85,8 @@ class FlowDates {
   [[nodiscard]] std::span<const FlowPosition> marks() const { return std::span(marks_).first(known_marks_); }
   /// Returns what was executed before the last anchor.
   [[nodiscard]] FlowPosition anchored() const { return {anchor_position_, total_cycles_}; }
-  /// Flow is missing here: until the next packet with a time, dates are estimates. `loses_packets`: timing packets may be missing too, and times are only
-  /// lower bounds until set_clock_known() or the next segment.
+  /// Flow is missing here: until the next packet with a time, dates are estimates. `loses_packets`: timing packets may be missing too, and
+  /// times are only lower bounds until set_clock_known() or the next segment.
   void set_beside_loss(bool loses_packets = false) {
     beside_loss_ = true;
     clock_lost_ = clock_lost_ || loses_packets;
@@ -115,8 +117,9 @@ class FlowDates {
   [[nodiscard]] TimeNs now() const { return now_; }    ///< the last time given by a packet
   [[nodiscard]] uint64_t position() const { return position_; }
   [[nodiscard]] size_t waiting() const { return point_count_; }
-  [[nodiscard]] uint64_t first_waiting() const { return points_[0].position; }     ///< the position of the first point that waits; there must be one
-  [[nodiscard]] uint64_t anchor_position() const { return anchor_position_; }      ///< that of the last anchor
+  /// The position of the first point that waits; there must be one.
+  [[nodiscard]] uint64_t first_waiting() const { return points_[0].position; }
+  [[nodiscard]] uint64_t anchor_position() const { return anchor_position_; }  ///< that of the last anchor
   /// Returns the cycles of the code between the last point with a date and the last anchor. The next point's do not include them then.
   uint64_t take_cycles_left() { return std::exchange(cycles_left_, 0); }
 
@@ -184,7 +187,7 @@ class FlowDates {
   uint64_t position_ = 0, anchor_position_ = 0;
   std::vector<Point> points_;  ///< the first point_count_ are in use
   size_t point_count_ = 0;
-  std::vector<Date> dates_;    ///< of the last points; it never shrinks
+  std::vector<Date> dates_;      ///< of the last points; it never shrinks
   std::array<Bound, 8> bounds_;  ///< since the last anchor, the first bound_count_ of them: more are rare
   size_t bound_count_ = 0;
   uint64_t resumes_ = 0;                          ///< points that resume

@@ -11,7 +11,8 @@ namespace ptd {
 /// GroupBuilder::kMostSteps. A search for a landing pad always looks at so many frames: those of a group.
 inline constexpr uint64_t kMostGroupSteps = 1U << 13;
 
-/// Returns whether a direct CALL in a function, to `to` in the same function, may be one that only fills the return stack: it skips a few bytes.
+/// Returns whether a direct CALL in a function, to `to` in the same function, may be one that only fills the return stack: it skips a few
+/// bytes.
 [[nodiscard]] inline bool fills_return_stack(Ip return_to, Ip to) {
   constexpr uint64_t kMostSkipped = 16;
   return return_to <= to && to.value - return_to.value <= kMostSkipped;
@@ -20,8 +21,8 @@ inline constexpr uint64_t kMostGroupSteps = 1U << 13;
 /// Returns whether a far return leaves a frame of this kind.
 [[nodiscard]] inline bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
 
-/// Returns whether a far return at the instruction before `next` goes from user code to user code, as a program's LRETQ or IRETQ does. It ends no
-/// handler of the kernel: it returns from an open call, or is a jump. `to`: 0 if that is not known.
+/// Returns whether a far return at the instruction before `next` goes from user code to user code, as a program's LRETQ or IRETQ does. It
+/// ends no handler of the kernel: it returns from an open call, or is a jump. `to`: 0 if that is not known.
 [[nodiscard]] inline bool stays_in_user_code(Ip next, Ip to) { return next.value != 0 && !is_kernel_half(next) && !is_kernel_half(to); }
 
 /// Returns whether an exception that leaves a call goes on at `to`. `landing`: FlowStep::landing of the call.

@@ -26,9 +26,7 @@ FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs whe
   return entries_.replace(hash) = {ip, space, pid_, found, kNoFunction, {}};
 }
 
-FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
-  return entry_at(space_at(space, ip), ip, when).found;
-}
+FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) { return entry_at(space_at(space, ip), ip, when).found; }
 
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   Interval valid;
@@ -36,7 +34,8 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   if (symbol) {
     const std::string_view name = owner_of(*symbol);
     const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
-    const FunctionId id = symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
+    const FunctionId id =
+        symbol->place.empty() ? table_.intern(name, symbol->module) : table_.intern(placed_name(symbol->place, name), symbol->module);
     if (name.size() == symbol->name.size()) {
       add_names(id, *symbol, space, when);
       add_code(id, space, symbol->start, when);
@@ -112,12 +111,15 @@ FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when
   const auto [id, valid] = likeliest_section(timeline_, space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
   if (is_kernel_space(space)) return {section == nullptr || section->path == kKernelTextPath ? "[kernel]" : section->path, ip.value, valid};
-  const auto is_file_of = [](const Section& code) { return shows_file(code.path) || (code.path.starts_with("/memfd:") && !code.build_id.empty()); };
+  const auto is_file_of = [](const Section& code) {
+    return shows_file(code.path) || (code.path.starts_with("/memfd:") && !code.build_id.empty());
+  };
   if (section == nullptr || !is_file_of(*section)) return {"[anon " + std::to_string(pid_) + "]", ip.value, valid};
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   constexpr uint64_t kMostOffset = ~uint64_t{0} >> 1;  // a damaged record may claim one that no file has
   const bool is_offset = section->file_offset_bytes <= kMostOffset && offset <= kMostOffset;
-  // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets. A Windows module has an id.
+  // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets. A Windows module has
+  // an id.
   const bool is_dump = pid_ < 0 && section->build_id.empty();
   return {std::string(symbolizer_.module_of(*section)), is_dump || !is_offset ? ip.value : offset, valid};
 }
@@ -139,7 +141,8 @@ Bytes FunctionFinder::code_before(SpaceId space, Ip ip, uint64_t most, TimeNs wh
 }
 
 bool FunctionFinder::skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when) {
-  static constexpr std::array<std::array<uint8_t, kEndbrBytes>, 3> kForms = {{{0xf3, 0x0f, 0x1e, 0xfa}, {0x0f, 0x1f, 0x40, 0xd6}, {0x66, 0x0f, 0x1f, 0x00}}};
+  static constexpr std::array<std::array<uint8_t, kEndbrBytes>, 3> kForms = {
+      {{0xf3, 0x0f, 0x1e, 0xfa}, {0x0f, 0x1f, 0x40, 0xd6}, {0x66, 0x0f, 0x1f, 0x00}}};
   const Bytes code = code_before(space, ip, kEndbrBytes, when);
   const auto is_here = [&code](const auto& form) { return std::memcmp(form.data(), code.data(), kEndbrBytes) == 0; };
   if (code.size() != kEndbrBytes || std::none_of(kForms.begin(), kForms.end(), is_here)) return false;
@@ -185,7 +188,8 @@ FunctionFinder::WaysOut FunctionFinder::ways_out(SpaceId space, Ip start, ExecMo
     const Insn insn = classify(code_at(space, ip, when, out.valid), mode);
     const bool jumps = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc;
     const bool is_call = insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::far_call;
-    if (insn.cls == InsnClass::jcc || is_call || (insn.cls != InsnClass::bad && !is_branch(insn.cls))) open.push_back(next_sequential(insn, ip, mode));
+    if (insn.cls == InsnClass::jcc || is_call || (insn.cls != InsnClass::bad && !is_branch(insn.cls)))
+      open.push_back(next_sequential(insn, ip, mode));
     if (jumps) open.push_back(direct_target(insn, ip, mode));
   }
   return out;

@@ -69,8 +69,8 @@ class FunctionFinder {
   [[nodiscard]] bool skips_endbr(FunctionId id, SpaceId space, Ip ip, TimeNs when);
   /// Returns whether a CALL ends directly before `ip`, in the bytes that the section was mapped with.
   [[nodiscard]] bool follows_call(SpaceId space, Ip ip, ExecMode mode, TimeNs when) const;
-  /// Returns whether the code at `start`, which has no name, is a part of function `into`: direct jumps lead from it into the middle of the function.
-  /// Limitation: only the first kMostWayInsns instructions are read.
+  /// Returns whether the code at `start`, which has no name, is a part of function `into`: direct jumps lead from it into the middle of the
+  /// function. Limitation: only the first kMostWayInsns instructions are read.
   [[nodiscard]] bool leads_back(SpaceId space, Ip start, FunctionId into, ExecMode mode, TimeNs when);
   /// The function that begins at `ip`, in code that no symbol names.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
@@ -91,7 +91,7 @@ class FunctionFinder {
     int32_t pid = -1;  ///< that the names of unnamed code are for
     FoundFunction found;
     FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not looked up
-    WaysOut ways_out;  ///< of code without a name, once it was looked up
+    WaysOut ways_out;                        ///< of code without a name, once it was looked up
   };
   Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   static constexpr uint64_t kEndbrBytes = 4;
@@ -101,7 +101,7 @@ class FunctionFinder {
   std::string_view owner_of(const Symbol& symbol);
   void add_names(FunctionId id, const Symbol& symbol, SpaceId space, TimeNs when);
   struct Place {
-    std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
+    std::string module;         ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
     uint64_t offset_bytes = 0;  ///< in the file, else the address
     Interval valid;             ///< moments at which this surely is so
   };
@@ -116,8 +116,8 @@ class FunctionFinder {
   FunctionTable& table_;
   GrowingCache<Entry> entries_{kEntryBits};
   std::map<std::string, uint32_t, std::less<>> modules_;
-  std::vector<bool> names_added_;  ///< by function
-  std::map<std::string, bool> owners_;  ///< whether a function has the name
+  std::vector<bool> names_added_;                     ///< by function
+  std::map<std::string, bool> owners_;                ///< whether a function has the name
   std::vector<std::pair<SectionId, Ip>> code_added_;  ///< by function: the last place
   std::map<SectionId, std::string> code_names_;
   int32_t pid_ = -1;

@@ -102,21 +102,22 @@ uint64_t DurationCounts::quantile(double share) const {
 namespace {
 
 // All members that are sums.
-constexpr uint64_t FunctionTotals::* kSums[] = {&FunctionTotals::calls,       &FunctionTotals::no_start,          &FunctionTotals::no_end,
-                                                &FunctionTotals::self_ns,     &FunctionTotals::total_ns,          &FunctionTotals::off_cpu_ns,
-                                                &FunctionTotals::untraced_ns, &FunctionTotals::lost_ns,           &FunctionTotals::self_instructions,
-                                                &FunctionTotals::instructions, &FunctionTotals::self_cycles,      &FunctionTotals::cycles,
-                                                &FunctionTotals::estimated,   &FunctionTotals::undated};
+constexpr uint64_t FunctionTotals::*kSums[] = {
+    &FunctionTotals::calls,        &FunctionTotals::no_start,    &FunctionTotals::no_end,
+    &FunctionTotals::self_ns,      &FunctionTotals::total_ns,    &FunctionTotals::off_cpu_ns,
+    &FunctionTotals::untraced_ns,  &FunctionTotals::lost_ns,     &FunctionTotals::self_instructions,
+    &FunctionTotals::instructions, &FunctionTotals::self_cycles, &FunctionTotals::cycles,
+    &FunctionTotals::estimated,    &FunctionTotals::undated};
 
 }  // namespace
 
 void FunctionTotals::add(const FunctionTotals& other) {
-  for (uint64_t FunctionTotals::* const sum : kSums) this->*sum += other.*sum;
+  for (uint64_t FunctionTotals::*const sum : kSums) this->*sum += other.*sum;
   durations.add(other.durations);
 }
 
 bool FunctionTotals::subtract(const FunctionTotals& other) {
-  for (uint64_t FunctionTotals::* const sum : kSums) this->*sum -= other.*sum;
+  for (uint64_t FunctionTotals::*const sum : kSums) this->*sum -= other.*sum;
   return durations.subtract(other.durations);
 }
 

@@ -30,7 +30,8 @@ std::vector<std::string> FunctionTable::names(FunctionId id) const {
   const std::lock_guard lock(mutex_);
   if (id >= functions_.size()) return {};
   std::vector<std::string> names{functions_[id].name};
-  if (const auto aliases = aliases_.find(id); aliases != aliases_.end()) names.insert(names.end(), aliases->second.begin(), aliases->second.end());
+  if (const auto aliases = aliases_.find(id); aliases != aliases_.end())
+    names.insert(names.end(), aliases->second.begin(), aliases->second.end());
   return names;
 }
 

@@ -30,7 +30,9 @@ class InlinedCode {
   /// Replaces `pieces` by those of the block, at least one: the first is that of its first instruction. Returns when this is right.
   Interval find(const BlockInfo& block, const Place& place, std::vector<InlinedPiece>& pieces);
   /// Returns that of one instruction.
-  [[nodiscard]] InlinedPiece find(SpaceId space, Ip ip, const Place& place) { return piece_of(symbolizer_.inlined_at(space, ip, place.when), place.host); }
+  [[nodiscard]] InlinedPiece find(SpaceId space, Ip ip, const Place& place) {
+    return piece_of(symbolizer_.inlined_at(space, ip, place.when), place.host);
+  }
 
  private:
   InlinedPiece piece_of(const InlinedPlace& found, FunctionId host);

@@ -94,7 +94,7 @@ class LossTimes {
   TimeNs since_;
   bool proved_ = true;  ///< an instruction was decoded since the flow resumed or was interrupted
   bool began_ = false;
-  bool synced_ = false;  ///< the last mark gives the time of the next block
+  bool synced_ = false;                  ///< the last mark gives the time of the next block
   State resumed_from_ = State::unknown;  ///< the state before the flow last resumed or was interrupted
   Threads threads_;
   std::array<Bin, kBins> bins_{};

@@ -8,8 +8,8 @@ namespace ptd {
 
 namespace {
 
-// A recording without switches has the starts of its threads' traces (ITRACE_START): a cpu's track then has each thread once, never the idle
-// task, and says nothing about when a thread left the cpu.
+// A recording without switches has the starts of its threads' traces (ITRACE_START): a cpu's track then has each thread once, never the
+// idle task, and says nothing about when a thread left the cpu.
 bool has_switches(const ContextTrack& contexts) {
   std::set<int32_t> met;
   for (const int32_t cpu : contexts.cpus()) {

@@ -70,8 +70,8 @@ struct event_removal {
 #define EVENTS_REGISTER _IOWR('*', 0, struct event_registration*)
 #define EVENTS_UNREGISTER _IOW('*', 2, struct event_removal*)
 #define EVENTS_MULTI_FORMAT 2u
-#define EVENT_TEXT                                                                                                                    \
-  PTD_ANNOUNCE_EVENT                                                                                                                  \
+#define EVENT_TEXT                                                                                                                     \
+  PTD_ANNOUNCE_EVENT                                                                                                                   \
   " u32 version; u8 kind; u8 phase; u16 flags; u64 instance; u64 seq; u64 mono_ns; u64 ticks; u64 address; u64 old_address; u64 size;" \
   " u32 name_bytes; u32 file_bytes; u32 line_bytes; u32 code_bytes; u32 chunk; u32 chunks; u32 pid; u32 tid; u32 runtime;"             \
   " __rel_loc u8[] data"
@@ -241,7 +241,8 @@ static void open_events(void) {
   int fd = EVENTS_OPEN("/sys/kernel/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) fd = EVENTS_OPEN("/sys/kernel/debug/tracing/user_events_data", O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  /* A forked child has its parent's registration, which would refuse another one of the same word. The kernel clears the bit: in the child's page. */
+  /* A forked child has its parent's registration, which would refuse another one of the same word. The kernel clears the bit: in the
+   * child's page. */
   struct event_removal removal;
   memset(&removal, 0, sizeof removal);
   removal.size = sizeof removal;
@@ -478,8 +479,8 @@ static void emit(const struct ptd_announcement* what, uint32_t word) {
   if ((word & (PTD_ANNOUNCE_WORD_RING | PTD_ANNOUNCE_WORD_KERNEL)) != 0) send_record(&record, &data, word);
 }
 
-/* The kernel sets its bit when a listener opens the event, possibly long before it records. Announcements in between are lost, and no number
- * shows it. So all code is relisted at these times after the bit was seen. */
+/* The kernel sets its bit when a listener opens the event, possibly long before it records. Announcements in between are lost, and no
+ * number shows it. So all code is relisted at these times after the bit was seen. */
 static const uint64_t kRepeatNs[kRepeats] = {100000000u, 1000000000u, 5000000000u};
 
 static void relist_if_due(uint32_t number, uint32_t word) {
@@ -521,8 +522,8 @@ void ptd_announce_send(const struct ptd_announcement* announcement) {
   if (is_ready()) {
     const uint32_t word = LOAD(HEADER->word);
     const int relists = (announcement->flags & (PTD_ANNOUNCE_RELISTED | PTD_ANNOUNCE_NO_RELIST)) == 0;
-    /* Where new code is complete, the run-time lists it already: a reader must hear of it before, or takes it for older code. Where a change begins,
-     * or code ends, the list is of what ran before. */
+    /* Where new code is complete, the run-time lists it already: a reader must hear of it before, or takes it for older code. Where a
+     * change begins, or code ends, the list is of what ran before. */
     const int lists_new = announcement->phase == PTD_ANNOUNCE_END && announcement->kind != PTD_ANNOUNCE_UNLOAD;
     if (relists && !lists_new) relist_if_due(announcement->runtime, word);
     emit(announcement, word);
@@ -559,8 +560,8 @@ void ptd_announce_unregister(uint32_t runtime) {
   STORE(runtimes[runtime - 1].used, 0);
 }
 
-/* Jitdump: the marker mapping comes first, then the header, whose time shows readers that the clocks agree. Each record is one write to the file's
- * end, and times are CLOCK_MONOTONIC (perf record -k mono). */
+/* Jitdump: the marker mapping comes first, then the header, whose time shows readers that the clocks agree. Each record is one write to the
+ * file's end, and times are CLOCK_MONOTONIC (perf record -k mono). */
 struct jit_header {
   uint32_t magic, version, total_bytes, machine, pad, pid;
   uint64_t timestamp, flags;

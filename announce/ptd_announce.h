@@ -35,7 +35,7 @@ enum ptd_announce_kind {
 enum ptd_announce_phase { PTD_ANNOUNCE_BEGIN = 1, PTD_ANNOUNCE_END = 2 };
 
 enum ptd_announce_flag {
-  PTD_ANNOUNCE_RELISTED = 1, /* from a relist callback: the code is older than this announcement */
+  PTD_ANNOUNCE_RELISTED = 1,  /* from a relist callback: the code is older than this announcement */
   PTD_ANNOUNCE_NO_RELIST = 2, /* do not call relist callbacks from this announcement, e.g. in a signal handler */
   PTD_ANNOUNCE_UNWATCHED = 4  /* with RELISTED: the run-time announced nothing until now, so what the range held before is not certain */
 };
@@ -98,11 +98,11 @@ struct ptd_announce_header {
   uint64_t tail; /* written by the reader: position up to which it has read */
 };
 
-#define PTD_ANNOUNCE_WORD_RING 1u            /* a reader of the ring listens */
-#define PTD_ANNOUNCE_WORD_FORKED 2u          /* a reader wants a forked child to make its own ring */
-#define PTD_ANNOUNCE_WORD_JITDUMP 4u         /* a jitdump is written */
-#define PTD_ANNOUNCE_WORD_KERNEL (1u << 31)  /* set by the kernel: user_events */
-#define PTD_ANNOUNCE_HEADER_FROM_START 1u    /* header.flags: the ring was on when the process, or its parent's, started */
+#define PTD_ANNOUNCE_WORD_RING 1u           /* a reader of the ring listens */
+#define PTD_ANNOUNCE_WORD_FORKED 2u         /* a reader wants a forked child to make its own ring */
+#define PTD_ANNOUNCE_WORD_JITDUMP 4u        /* a jitdump is written */
+#define PTD_ANNOUNCE_WORD_KERNEL (1u << 31) /* set by the kernel: user_events */
+#define PTD_ANNOUNCE_HEADER_FROM_START 1u   /* header.flags: the ring was on when the process, or its parent's, started */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PTD_ANNOUNCE_PAGE_BYTES 4096

@@ -166,7 +166,9 @@ void fill_array(ArrowArray& array, RowBatch batch) {
 }
 
 /// The errno that a consumer of Arrow streams reports with the message.
-int errno_of(const Error& error) { return error.kind() == ErrorKind::cancelled ? ECANCELED : error.kind() == ErrorKind::usage ? EINVAL : EIO; }
+int errno_of(const Error& error) {
+  return error.kind() == ErrorKind::cancelled ? ECANCELED : error.kind() == ErrorKind::usage ? EINVAL : EIO;
+}
 
 enum class StreamUse : uint8_t {
   idle,
@@ -180,7 +182,7 @@ struct StreamData {
   std::shared_ptr<Control> control;
   std::unique_ptr<Table> table;  // destroyed before the recording, which it reads
   std::string error;
-  const char* sentence = nullptr;  // of the last error
+  const char* sentence = nullptr;       // of the last error
   std::atomic<ptd_code> code = PTD_OK;  // likewise
   std::atomic<StreamUse> use = StreamUse::idle;
   int failed = 0;  // the errno that ended the table, whose parts may be in any state; kReading while it is read
@@ -225,8 +227,7 @@ int guarded_stream(ArrowArrayStream* stream, const Body& body) {
     status = set_error(*data, ENOMEM, PTD_ERROR_OUT_OF_MEMORY, "there is not enough memory");
   } catch (const std::system_error& error) {
     const bool forked = error.code() == std::errc::operation_not_permitted;  // see ParallelDecode::next()
-    status = set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, forked ? kForkedSentence
-                                             : "the system refused a resource, such as a thread");
+    status = set_error(*data, EAGAIN, PTD_ERROR_RESOURCES, forked ? kForkedSentence : "the system refused a resource, such as a thread");
   } catch (...) {
     status = set_error(*data, EIO, PTD_ERROR_RESOURCES, "internal error");
   }
@@ -238,7 +239,9 @@ int guarded_stream(ArrowArrayStream* stream, const Body& body) {
 template <typename Struct, typename Body>
 int filled(ArrowArrayStream* stream, Struct* out, const Body& body) {
   Struct made{};
-  const int status = guarded_stream(stream, [&](StreamData& data) { return out == nullptr ? set_error(data, EINVAL, PTD_ERROR_NULL_ARGUMENT, "out is NULL") : body(data, made); });
+  const int status = guarded_stream(stream, [&](StreamData& data) {
+    return out == nullptr ? set_error(data, EINVAL, PTD_ERROR_NULL_ARGUMENT, "out is NULL") : body(data, made);
+  });
   if (status == 0) {
     *out = made;
   } else {

@@ -2,10 +2,11 @@
 #include <Zydis/Zydis.h>
 #include <capstone/capstone.h>
 #include <elfutils/libdwfl.h>
-#include <nlohmann/json.hpp>
 #include <opencsd/c_api/opencsd_c_api.h>
 #include <openssl/crypto.h>
 #include <zstd.h>
+
+#include <nlohmann/json.hpp>
 #ifdef PTD_HAS_LZMA
 #include <lzma.h>
 #endif
@@ -35,13 +36,14 @@ Text build_info() {
   cs_version(&capstone_major, &capstone_minor);
   const uint64_t zydis = ZydisGetVersion();
   Text text{};
-  std::snprintf(text.data(), text.size(),
-                "ptdecode %s\ncommit %s\nelfutils %s\nOpenSSL %s\nzstd %s\nliblzma %s\nZydis %u.%u.%u\nCapstone %d.%d\nOpenCSD %s\nnlohmann-json %d.%d.%d\n", ptd_version(),
-                ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(), lzma_version(),
-                static_cast<unsigned>(ZYDIS_VERSION_MAJOR(zydis)),
-                static_cast<unsigned>(ZYDIS_VERSION_MINOR(zydis)), static_cast<unsigned>(ZYDIS_VERSION_PATCH(zydis)), capstone_major, capstone_minor,
-                ocsd_get_version_str(),
-                NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH);
+  std::snprintf(
+      text.data(), text.size(),
+      "ptdecode %s\ncommit %s\nelfutils %s\nOpenSSL %s\nzstd %s\nliblzma %s\nZydis %u.%u.%u\nCapstone %d.%d\nOpenCSD %s\nnlohmann-json "
+      "%d.%d.%d\n",
+      ptd_version(), ptd::capi::kCommit, dwfl_version(nullptr), OpenSSL_version(OPENSSL_VERSION_STRING), ZSTD_versionString(),
+      lzma_version(), static_cast<unsigned>(ZYDIS_VERSION_MAJOR(zydis)), static_cast<unsigned>(ZYDIS_VERSION_MINOR(zydis)),
+      static_cast<unsigned>(ZYDIS_VERSION_PATCH(zydis)), capstone_major, capstone_minor, ocsd_get_version_str(),
+      NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH);
   return text;
 }
 

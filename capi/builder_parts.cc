@@ -29,8 +29,22 @@ AuxtraceInfoRecord info_of(const PtSettings& pt, bool per_cpu) {
   AuxtraceInfoRecord info;
   info.type = kAuxtraceIntelPt;
   // tools/perf "util/intel-pt.h": the order of priv[]. Masks of 0 mean those of current kernels.
-  info.priv = {pt.pmu_type, pt.time_shift, pt.time_mult, pt.time_zero, pt.time_mult != 0 ? 1U : 0U, 0, 0, kSwitchCpuWide,
-               pt.snapshot ? 1U : 0U, per_cpu ? 1U : 0U, 0, 0, pt.tsc_ctc_ratio_n, pt.tsc_ctc_ratio_d, 0, pt.max_nonturbo_ratio,
+  info.priv = {pt.pmu_type,
+               pt.time_shift,
+               pt.time_mult,
+               pt.time_zero,
+               pt.time_mult != 0 ? 1U : 0U,
+               0,
+               0,
+               kSwitchCpuWide,
+               pt.snapshot ? 1U : 0U,
+               per_cpu ? 1U : 0U,
+               0,
+               0,
+               pt.tsc_ctc_ratio_n,
+               pt.tsc_ctc_ratio_d,
+               0,
+               pt.max_nonturbo_ratio,
                pt.filter.size()};
   if (!pt.filter.empty()) {
     std::vector<uint64_t> words(pt.filter.size() / sizeof(uint64_t) + 1);
@@ -211,8 +225,8 @@ bool BuilderParts::is_snapshot() const {
          });
 }
 
-// By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a whole, and
-// bytes that are there already are left out. A piece with another version of them stays.
+// By offset; the offsets of snapshots do not order them. Pieces that continue each other become one, which an AUX record may name as a
+// whole, and bytes that are there already are left out. A piece with another version of them stays.
 void BuilderParts::sort_aux() {
   if (is_snapshot()) return;
   for (AuxBuffer& buffer : aux_) {
@@ -224,7 +238,8 @@ void BuilderParts::sort_aux() {
     for (AuxPiece& piece : buffer.pieces) {
       AuxPiece* before = joined.empty() || end_of(joined[farthest]) < piece.offset_bytes ? nullptr : &joined[farthest];
       const size_t common = before == nullptr ? 0 : std::min<size_t>(end_of(*before) - piece.offset_bytes, piece.bytes.size());
-      if (before == nullptr || std::memcmp(before->bytes.data() + (piece.offset_bytes - before->offset_bytes), piece.bytes.data(), common) != 0) {
+      if (before == nullptr ||
+          std::memcmp(before->bytes.data() + (piece.offset_bytes - before->offset_bytes), piece.bytes.data(), common) != 0) {
         joined.push_back(std::move(piece));
         if (end_of(joined.back()) >= end_of(joined[farthest])) farthest = joined.size() - 1;
         continue;

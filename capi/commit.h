@@ -3,7 +3,8 @@
 
 namespace ptd::capi {
 
-/// 40 hexadecimal digits, with "-dirty" if a tracked file differs from it; or "unknown". Defined in a file that each build updates if it changes.
+/// 40 hexadecimal digits, with "-dirty" if a tracked file differs from it; or "unknown". Defined in a file that each build updates if it
+/// changes.
 extern const char* const kCommit;
 
 }  // namespace ptd::capi

@@ -69,7 +69,8 @@ ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_option
     request.recording = cursor->recording;
     ptd_cursor_options given = PTD_CURSOR_OPTIONS_INIT;
     if (const ptd_code code = capi::read_options(options, given, *cursor, request, message); code != PTD_OK) return code;
-    if (Status status = check_units(*request.recording->recording); !status) return capi::fail(message, cursor->recording->cause_of(status.error()));
+    if (Status status = check_units(*request.recording->recording); !status)
+      return capi::fail(message, cursor->recording->cause_of(status.error()));
     if (request.streams.empty()) {
       cursor->over = true;  // RecordingCursor takes none for all
     } else if (given.kind == PTD_CURSOR_FLOW) {

@@ -179,7 +179,8 @@ const std::vector<Finding>& OpenedRecording::findings() const {
 
 FileStamp stamp_of(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || (S_ISDIR(info.st_mode) && ::stat((path + "/data").c_str(), &info) != 0) || S_ISDIR(info.st_mode)) return {};
+  if (::stat(path.c_str(), &info) != 0 || (S_ISDIR(info.st_mode) && ::stat((path + "/data").c_str(), &info) != 0) || S_ISDIR(info.st_mode))
+    return {};
   return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 

@@ -48,8 +48,8 @@ struct OpenedRecording {
   FileStamp stamp;      ///< of options.path, from before it was opened
   mutable StringPool strings;
   uint64_t shrunk_before = shrunk_file_count();  ///< files that are known to be cut before it is opened
-  /// Returns the error of a call that may have read zero bytes, because a file of this process became shorter since `shrunk_before`; nothing
-  /// if none did. Without `sizes`, which costs a system call per file, only reads past the end are noticed. Any thread.
+  /// Returns the error of a call that may have read zero bytes, because a file of this process became shorter since `shrunk_before`;
+  /// nothing if none did. Without `sizes`, which costs a system call per file, only reads past the end are noticed. Any thread.
   [[nodiscard]] std::optional<Error> shrunk_error(bool sizes) const;
   /// Returns the error to report where a read failed with `error`: shrunk_error() if there is one, else `error`. Any thread.
   [[nodiscard]] Error cause_of(const Error& error) const;

@@ -61,15 +61,22 @@ class FlowItems final : public ItemSource {
     item.kind = PTD_ITEM_EVENT;
     set_times(item, event.time, at.now());
     item.cycles = event.cycles;
-    item.u.event = {static_cast<uint8_t>(event.kind), event.flags,   name(event.kind), event.from.value,
-                    event.to.value,                   event.payload, event.aux,        event.stream_offset_bytes};
+    item.u.event = {
+        static_cast<uint8_t>(event.kind), event.flags, name(event.kind), event.from.value, event.to.value, event.payload, event.aux,
+        event.stream_offset_bytes};
   }
   void fill_blocks(ptd_item& item, const StreamCursor& at) {
     blocks_.clear();
     for (const Block& block : at.blocks()) {
       const BlockInfo& info = at.table().info(block.node);
-      blocks_.push_back({info.ip.value, reinterpret_cast<const uint8_t*>(info.first_byte), info.size_bytes, block.node, block.instructions,
-                         block.flags, static_cast<uint8_t>(info.mode), {}});
+      blocks_.push_back({info.ip.value,
+                         reinterpret_cast<const uint8_t*>(info.first_byte),
+                         info.size_bytes,
+                         block.node,
+                         block.instructions,
+                         block.flags,
+                         static_cast<uint8_t>(info.mode),
+                         {}});
     }
     item.kind = PTD_ITEM_BLOCKS;
     item.u.blocks = {blocks_.data(), blocks_.size()};
@@ -113,7 +120,8 @@ class BranchItems final : public ItemSource {
     control_.progress(0, total_);
     merge_.reserve(request.streams.size());
     for (const uint32_t stream : request.streams)
-      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}}, request.recording->recording->streams()[stream].time.first);
+      merge_.add(BranchSource{stream, StreamCursor(*request.recording->recording, stream, request.time), {}},
+                 request.recording->recording->streams()[stream].time.first);
     for (BranchSource& source : merge_.sources()) {
       source.cursor.set_check([this] {
         control_.progress(decoded_bytes(), total_);
@@ -136,8 +144,8 @@ class BranchItems final : public ItemSource {
     }
     branches_.clear();
     source->flow.each(run, [&](const FlowBranch& branch, const BranchEnds& ends) {
-      branches_.push_back({ends.has_from ? ends.from.value : 0, ends.has_to ? ends.to.value : 0, source->flow.kind(ends.kind), branch.instructions,
-                           branch.block.flags, 0});
+      branches_.push_back({ends.has_from ? ends.from.value : 0, ends.has_to ? ends.to.value : 0, source->flow.kind(ends.kind),
+                           branch.instructions, branch.block.flags, 0});
     });
     item.kind = PTD_ITEM_BRANCHES;
     item.u.branches = {branches_.data(), branches_.size()};
@@ -175,8 +183,8 @@ void fill_context(ptd_item& item, const StreamInfo& info, uint32_t stream, const
 void fill_gap(ptd_item& item, const Gap& gap, TimeNs now) {
   item.kind = PTD_ITEM_GAP;
   set_times(item, gap.time, now);
-  item.u.gap = {static_cast<uint8_t>(gap.reason), name(gap.reason),        sentence(gap.reason),
-                gap.ip.value,                     gap.stream_offset_bytes, gap.lost_bytes};
+  item.u.gap = {static_cast<uint8_t>(gap.reason), name(gap.reason), sentence(gap.reason), gap.ip.value,
+                gap.stream_offset_bytes,          gap.lost_bytes};
 }
 
 std::unique_ptr<ItemSource> make_flow_items(const CursorRequest& request, Control& control) {

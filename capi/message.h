@@ -84,11 +84,12 @@ ptd_code guarded(char** message, const Body& body) {
   }
 }
 
-/// Whether a caller's struct may have `size`, if the struct of this version has `last` bytes. A larger one is that of a newer version: its new
-/// fields are not read.
+/// Whether a caller's struct may have `size`, if the struct of this version has `last` bytes. A larger one is that of a newer version: its
+/// new fields are not read.
 constexpr bool is_struct_size(size_t size, size_t last) { return size >= last && size <= 4096 && size % 8 == 0; }
 
-/// The size of the first version of a struct that has grown since; of any other, its size. Versions between the first and the last belong here too.
+/// The size of the first version of a struct that has grown since; of any other, its size. Versions between the first and the last belong
+/// here too.
 template <typename Struct>
 constexpr size_t kFirstSize = sizeof(Struct);
 template <>

@@ -58,8 +58,9 @@ ptd_code read_open_options(const ptd_open_options* options, OpenRequest& request
   if (given.debug_dirs != nullptr) request.debug_dirs = list_of(given.debug_dirs);
   if (given.stashes != nullptr) request.stashes = list_of(given.stashes);
   request.kcore_after = list_of(given.kcore_after);
-  for (const auto& [text, to] : {std::pair(given.guestmount, &request.guestmount), std::pair(given.guestkallsyms, &request.guestkallsyms),
-                                 std::pair(given.guestmodules, &request.guestmodules), std::pair(given.guestvmlinux, &request.guestvmlinux)}) {
+  for (const auto& [text, to] :
+       {std::pair(given.guestmount, &request.guestmount), std::pair(given.guestkallsyms, &request.guestkallsyms),
+        std::pair(given.guestmodules, &request.guestmodules), std::pair(given.guestvmlinux, &request.guestvmlinux)}) {
     if (text != nullptr) *to = text;
   }
   if (given.build_id_cache != nullptr) request.build_id_cache = given.build_id_cache;
@@ -175,7 +176,9 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     OpenOptions options = opened->options;
     options.debuginfod = false;  // opening has queried the servers already
     if (const auto error = opened->replaced_error()) return capi::fail(message, *error);
-    Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording) ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
+    Result<Survey> facts = is_read_once(options.path) || options.path.empty() || is_plan(*opened->recording)
+                               ? Result<Survey>(survey_of(*opened->recording))
+                               : survey(options);
     if (!facts) return capi::fail(message, opened->cause_of(facts.error()));
     if (const auto error = opened->shrunk_error(true)) return capi::fail(message, *error);
     *out = capi::copy_text(survey_json(*facts));
@@ -191,8 +194,14 @@ const char* ptd_code_name(ptd_code code) {
     const char* name;
   };
   static constexpr Name kNames[] = {
-      {PTD_OK, "ok"}, {PTD_END, "end"}, {PTD_ERROR_NULL_ARGUMENT, "null_argument"}, {PTD_ERROR_INVALID_HANDLE, "invalid_handle"}, {PTD_ERROR_WRONG_SIZE, "wrong_size"},
-      {PTD_ERROR_IN_USE, "in_use"}, {PTD_ERROR_SEALED, "sealed"}, {PTD_ERROR_BAD_ARGUMENT, "bad_argument"},
+      {PTD_OK, "ok"},
+      {PTD_END, "end"},
+      {PTD_ERROR_NULL_ARGUMENT, "null_argument"},
+      {PTD_ERROR_INVALID_HANDLE, "invalid_handle"},
+      {PTD_ERROR_WRONG_SIZE, "wrong_size"},
+      {PTD_ERROR_IN_USE, "in_use"},
+      {PTD_ERROR_SEALED, "sealed"},
+      {PTD_ERROR_BAD_ARGUMENT, "bad_argument"},
   };
   for (const Name& known : kNames) {
     if (known.code == code) return known.name;

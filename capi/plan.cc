@@ -1,4 +1,6 @@
 // The C API: plans, their units, and the results of units.
+#include "recording/bundle/plan.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,7 +15,6 @@
 #include "capi/table_request.h"
 #include "ptdecode/ptdecode_plan.h"
 #include "ptdecode/survey.h"
-#include "recording/bundle/plan.h"
 
 using namespace ptd;
 
@@ -40,7 +41,8 @@ ptd_code ptd_plan_write(const char* path, const char* output, const ptd_plan_opt
   return capi::guarded(message, [&]() -> ptd_code {
     if (path == nullptr || output == nullptr) return capi::null_argument(message, "ptd_plan_write: path or output is NULL");
     ptd_plan_options given = PTD_INIT(ptd_plan_options);
-    if (options != nullptr && !capi::read_struct(options, given)) return capi::wrong_size(message, "ptd_plan_options has a size that no version had");
+    if (options != nullptr && !capi::read_struct(options, given))
+      return capi::wrong_size(message, "ptd_plan_options has a size that no version had");
     if (given.reserved != 0) return capi::bad_argument(message, "ptd_plan_options.reserved is not 0");
     OpenRequest request;
     capi::Control control;
@@ -65,7 +67,8 @@ ptd_code ptd_plan_open(const char* path, const char* const* traces, uint64_t fla
   return capi::guarded(message, [&]() -> ptd_code {
     if (path == nullptr || out == nullptr) return capi::null_argument(message, "ptd_plan_open: path or out is NULL");
     *out = nullptr;
-    if ((flags & ~uint64_t{PTD_PLAN_WITHOUT_TRACE}) != 0) return capi::bad_argument(message, "ptd_plan_open: flags has a bit that this version does not know");
+    if ((flags & ~uint64_t{PTD_PLAN_WITHOUT_TRACE}) != 0)
+      return capi::bad_argument(message, "ptd_plan_open: flags has a bit that this version does not know");
     OpenRequest request;
     capi::Control control;
     request.path = path;
@@ -109,10 +112,11 @@ ptd_code ptd_unit_steps(const ptd_recording* plan, uint32_t unit, const char* ou
   });
 }
 
-ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options, const char* steps,
-                         ArrowArrayStream* out, char** message) {
+ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* const* tables, const ptd_table_options* const* options,
+                         const char* steps, ArrowArrayStream* out, char** message) {
   return capi::guarded(message, [&]() -> ptd_code {
-    if (tables == nullptr || tables[0] == nullptr || out == nullptr) return capi::null_argument(message, "ptd_unit_tables: tables or out is NULL");
+    if (tables == nullptr || tables[0] == nullptr || out == nullptr)
+      return capi::null_argument(message, "ptd_unit_tables: tables or out is NULL");
     const auto opened = capi::find(plan);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     if (const ptd_code code = check_planned(*opened, unit, message); code != PTD_OK) return code;
@@ -121,7 +125,9 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
     for (size_t i = 0; tables[i] != nullptr; ++i) {
       const auto& control = controls.emplace_back(std::make_shared<capi::Control>());
       TableRequest& request = wanted.emplace_back(tables[i], TableRequest()).second;
-      if (const ptd_code code = capi::read_table_options(options == nullptr ? nullptr : options[i], *opened, control, request, message); code != PTD_OK) return code;
+      if (const ptd_code code = capi::read_table_options(options == nullptr ? nullptr : options[i], *opened, control, request, message);
+          code != PTD_OK)
+        return code;
       control->set_owner(reinterpret_cast<uintptr_t>(opened.get()));  // a callback of one of the streams must not read another one
     }
     auto opened_tables = open_unit_tables(*opened->recording, unit, wanted, steps == nullptr ? "" : steps, false);
@@ -131,8 +137,8 @@ ptd_code ptd_unit_tables(const ptd_recording* plan, uint32_t unit, const char* c
   });
 }
 
-ptd_code ptd_plan_table(const ptd_recording* plan, const char* table, uint32_t unit, const char* const* steps, const ptd_table_options* options,
-                        ArrowArrayStream* out, char** message) {
+ptd_code ptd_plan_table(const ptd_recording* plan, const char* table, uint32_t unit, const char* const* steps,
+                        const ptd_table_options* options, ArrowArrayStream* out, char** message) {
   return capi::guarded(message, [&]() -> ptd_code {
     if (table == nullptr || out == nullptr) return capi::null_argument(message, "ptd_plan_table: table or out is NULL");
     auto opened = capi::find(plan);

@@ -1,9 +1,10 @@
 // The C API: tables.
+#include "analysis/table/table.h"
+
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "analysis/table/table.h"
 #include "capi/arrow_stream.h"
 #include "capi/control.h"
 #include "capi/handle.h"

@@ -10,7 +10,7 @@
 namespace ptd::capi {
 
 /// Reads the caller's options (NULL: the defaults) into `control` and `request`. PTD_OK, or a code with a message.
-[[nodiscard]] ptd_code read_table_options(const ptd_table_options* options, const OpenedRecording& opened, const std::shared_ptr<Control>& control,
-                                          TableRequest& request, char** message);
+[[nodiscard]] ptd_code read_table_options(const ptd_table_options* options, const OpenedRecording& opened,
+                                          const std::shared_ptr<Control>& control, TableRequest& request, char** message);
 
 }  // namespace ptd::capi

@@ -1,9 +1,9 @@
 // ptdecode: the command line over the library. The only code that prints.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -18,6 +18,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "analysis/names/nearest_word.h"
 #include "cli/cmd/commands.h"
 #include "cli/cmd/info.h"
 #include "cli/cmd/machine_commands.h"
@@ -26,7 +27,6 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/perf_words.h"
 #include "cli/options/usage_text.h"
-#include "analysis/names/nearest_word.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/gzip.h"
 #include "cli/text/output.h"
@@ -52,13 +52,15 @@ constexpr const char* kNext =
 constexpr const char* kExits =
     "Exit status: 0 success, 1 a file could not be read, 2 wrong usage or nothing matches\n"
     "a filter (-C, --pid, --tid, --comm, --time, -S, --func), 3 check has findings, or a comparison found a difference\n"
-    "(with --strict also if flow was lost or there are findings, but for those of check alone; for packets, if bytes are not a valid packet).\n"
+    "(with --strict also if flow was lost or there are findings, but for those of check alone; for packets, if bytes are not a valid "
+    "packet).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
-/// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their version.
+/// That of the library, and the libraries that only the command line uses. These have headers only, or no function that returns their
+/// version.
 std::string build_info() {
-  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}\nSQLite {}\nzlib {}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
-                     FMT_VERSION % 100, ptd::cli::sqlite_version(), ptd::cli::version_of_zlib());
+  return fmt::format("{}CLI11 {}\nfmt {}.{}.{}\nSQLite {}\nzlib {}", ptd_build_info(), CLI11_VERSION, FMT_VERSION / 10000,
+                     FMT_VERSION / 100 % 100, FMT_VERSION % 100, ptd::cli::sqlite_version(), ptd::cli::version_of_zlib());
 }
 
 int output_lost() {
@@ -133,8 +135,8 @@ std::terminate_handler g_terminate = std::abort;  // as the library has it
   _exit(ptd::cli::kExitFile);
 }
 
-/// Puts the command first: options may precede it ("ptdecode -i FILE stat"), and without a command they are those of `info`. A word after an
-/// option that takes a value is the value, also if a command has that name.
+/// Puts the command first: options may precede it ("ptdecode -i FILE stat"), and without a command they are those of `info`. A word after
+/// an option that takes a value is the value, also if a command has that name.
 void put_command_first(const CLI::App& app, std::vector<std::string>& words, const std::map<std::string, ptd::cli::Command>& commands) {
   static const std::set<std::string> kOwn = {"-h", "--help", "--version"};
   if (!words.front().starts_with('-') || kOwn.contains(words.front())) return;
@@ -172,8 +174,8 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
   return ptd::cli::kExitUsage;
 }
 
-/// The first option whose value is an empty word, which would mean that nothing is selected, or everything; empty if none is. The words of a
-/// program to run may be empty.
+/// The first option whose value is an empty word, which would mean that nothing is selected, or everything; empty if none is. The words of
+/// a program to run may be empty.
 std::string empty_option(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_positional() || option->get_expected_min() == 0) continue;  // words of a program; options that need no value
@@ -192,8 +194,8 @@ int main(int argc, char** argv) try {
   const ptd::ReadFilesScope noted;  // no output replaces one of them
   g_terminate = std::set_terminate(end_of_thread);
   g_reserve = std::malloc(kReserveBytes);  // NOLINT: never touched, so only address space
-  std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
-  std::signal(SIGXFSZ, SIG_IGN);  // NOLINT: so does a limit on the size of files
+  std::signal(SIGPIPE, SIG_IGN);           // NOLINT: a reader that goes away shows as a failed write
+  std::signal(SIGXFSZ, SIG_IGN);           // NOLINT: so does a limit on the size of files
   CLI::App app{kIntro, "ptdecode"};
   app.footer(kExits);
   app.set_version_flag("--version", build_info, "print the versions of ptdecode and its libraries, and the commit");
@@ -204,15 +206,14 @@ int main(int argc, char** argv) try {
 
   const std::map<std::string, ptd::cli::Command> commands = {
       {"info", ptd::cli::add_info(app)},         {"script", ptd::cli::add_script(app)},     {"functions", ptd::cli::add_functions(app)},
-      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"export", ptd::cli::add_export(app)},     {"report", ptd::cli::add_report(app)},
-      {"coverage", ptd::cli::add_coverage(app)},
-      {"profile", ptd::cli::add_profile(app)},   {"stat", ptd::cli::add_stat(app)},         {"check", ptd::cli::add_check(app)},
-      {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},
-      {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},
-      {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},
-      {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},     {"emulator", ptd::cli::add_emulator(app)},
-      {"replay", ptd::cli::add_replay(app)},     {"plan", ptd::cli::add_plan(app)},         {"unit", ptd::cli::add_unit(app)},
-      {"merge", ptd::cli::add_merge(app)},
+      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"export", ptd::cli::add_export(app)},
+      {"report", ptd::cli::add_report(app)},     {"coverage", ptd::cli::add_coverage(app)}, {"profile", ptd::cli::add_profile(app)},
+      {"stat", ptd::cli::add_stat(app)},         {"check", ptd::cli::add_check(app)},       {"image", ptd::cli::add_image(app)},
+      {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},     {"sessions", ptd::cli::add_sessions(app)},
+      {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},         {"bundle", ptd::cli::add_bundle(app)},
+      {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},     {"stash", ptd::cli::add_stash(app)},
+      {"doctor", ptd::cli::add_doctor(app)},     {"emulator", ptd::cli::add_emulator(app)}, {"replay", ptd::cli::add_replay(app)},
+      {"plan", ptd::cli::add_plan(app)},         {"unit", ptd::cli::add_unit(app)},         {"merge", ptd::cli::add_merge(app)},
   };
   if (argc == 1) return without_command(app);
   std::vector<std::string> words(argv + 1, argv + argc);

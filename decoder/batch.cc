@@ -1,11 +1,11 @@
 // BlockTable: equal blocks share one entry, found by hash. Also names and sentences of a batch's enumerators.
-#include "ptdecode/flow.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+
+#include "ptdecode/flow.h"
 
 namespace ptd {
 namespace {

@@ -92,7 +92,8 @@ void mark_difference(Batch& kept, const Batch& other) {
 
 size_t copy_flags(Batch& kept, std::span<const Block> other) {
   size_t same = 0;
-  for (; same < std::min(kept.blocks.size(), other.size()) && is_same(kept.blocks[same], other[same]); ++same) kept.blocks[same].flags = other[same].flags;
+  for (; same < std::min(kept.blocks.size(), other.size()) && is_same(kept.blocks[same], other[same]); ++same)
+    kept.blocks[same].flags = other[same].flags;
   return same;
 }
 

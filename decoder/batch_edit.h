@@ -37,7 +37,8 @@ void split(Batch& batch, BatchPlace place, Batch& tail);
 void mark_ambiguous(Batch& batch, size_t from, size_t end = SIZE_MAX);
 /// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, or are ambiguous there, as ambiguous.
 void mark_difference(Batch& kept, const Batch& other);
-/// Copies the flags of `other`, another output of the same stretch, to the blocks of `kept` that begin in the same way. Returns their number.
+/// Copies the flags of `other`, another output of the same stretch, to the blocks of `kept` that begin in the same way. Returns their
+/// number.
 size_t copy_flags(Batch& kept, std::span<const Block> other);
 
 }  // namespace ptd

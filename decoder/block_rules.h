@@ -21,6 +21,8 @@ inline constexpr uint16_t kMaxBlockInstructions = 4096;
 }
 
 /// Returns the flag of a block whose code is ambiguous, or 0.
-[[nodiscard]] constexpr uint16_t ambiguous_flag(bool ambiguous) { return ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0}; }
+[[nodiscard]] constexpr uint16_t ambiguous_flag(bool ambiguous) {
+  return ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0};
+}
 
 }  // namespace ptd

@@ -49,7 +49,8 @@ void PossibleContexts::list_cpu(const ContextTrack& contexts, int32_t cpu, Inter
     if (at->to.tid == 0) continue;
     const auto next = std::next(at);
     const size_t before = list_.size();
-    add_thread(contexts, at->to.tid, {std::max(at->time, bounds.first), next == switches.end() ? bounds.last : std::min(next->time, bounds.last)});
+    add_thread(contexts, at->to.tid,
+               {std::max(at->time, bounds.first), next == switches.end() ? bounds.last : std::min(next->time, bounds.last)});
     if (list_.size() == before && contexts.thread_changes(at->to.tid).empty()) add(at->to);
     if (++count == kMostSwitches) is_cut_ = has_threads_ = true;
   }
@@ -60,7 +61,8 @@ void PossibleContexts::list_cpu(const ContextTrack& contexts, int32_t cpu, Inter
 
 bool PossibleContexts::maps(const Timeline& timeline, const Context& context, Ip ip) const {
   if (context.space == kNoSpace) return false;
-  return std::ranges::any_of(timeline.sections_at(context.space, ip), [&](SectionId id) { return timeline.section(id).live.overlaps(bounds_); });
+  return std::ranges::any_of(timeline.sections_at(context.space, ip),
+                             [&](SectionId id) { return timeline.section(id).live.overlaps(bounds_); });
 }
 
 bool PossibleContexts::choose(const Timeline& timeline, Ip ip, bool leaves) {

@@ -16,6 +16,8 @@ std::string code_name(const Section& section) {
   return text;
 }
 
-uint64_t code_offset(const Section& section, Ip ip) { return (section.build_id.empty() ? 0 : section.file_offset_bytes) + (ip - section.ip); }
+uint64_t code_offset(const Section& section, Ip ip) {
+  return (section.build_id.empty() ? 0 : section.file_offset_bytes) + (ip - section.ip);
+}
 
 }  // namespace ptd

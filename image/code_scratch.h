@@ -34,7 +34,7 @@ struct Part {
   uint64_t first = 0, last = 0;  // addresses, inclusive
   SiteId site = kNoSite;
   uint32_t first_choice = 0, choice_count = 0;
-  bool joined = false;  // a choice stands for several mappings
+  bool joined = false;         // a choice stands for several mappings
   uint32_t low = 0, high = 0;  // sweep: choices [low, high) are current
 };
 
@@ -67,7 +67,7 @@ struct CodeView::Scratch {
     bool differs = false;               // it has versions that are healed and others that are not
   };
   std::vector<Merged> merged;  // per candidate
-  std::vector<uint32_t> pick;             // per part, the choice in the current combination
+  std::vector<uint32_t> pick;  // per part, the choice in the current combination
 
   // State of the current fetch.
   SpaceId space;

@@ -170,8 +170,8 @@ Choice CodeView::Scratch::plain_choice(SectionId id, uint64_t address, uint64_t 
   return choice;
 }
 
-// Returns what a space had when it forked, and shortens the part to where that ends. Bytes that may have been changed before the fork, or after it, are
-// assumed.
+// Returns what a space had when it forked, and shortens the part to where that ends. Bytes that may have been changed before the fork, or
+// after it, are assumed.
 Choice CodeView::Scratch::from_parent(Part& part, Fork fork) {
   const Part up = next_part(fork.parent, part.first, part.last, {fork.when, fork.when}, false);
   part.last = up.last;
@@ -367,8 +367,8 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   return {data->certain(site, first).first, data->certain(site, last).last};
 }
 
-// Adds other moments, at which its bytes are live with these flags, to a candidate. If only some of its versions are healed or assumed, the moment decides
-// whether the bytes are: then they are certain at none, and each fetch says it for the moments that it is asked for.
+// Adds other moments, at which its bytes are live with these flags, to a candidate. If only some of its versions are healed or assumed, the
+// moment decides whether the bytes are: then they are certain at none, and each fetch says it for the moments that it is asked for.
 void CodeView::Scratch::merge(uint32_t index, CodeFlag flags, Interval possible, Interval certain) {
   CodeCandidate& candidate = out[index];
   bool& differs = merged[index].differs;

@@ -1,4 +1,5 @@
-// Guests in a ContextTrack: its tracks with numbers below kGuestCpus, one entry each that says which guest it is, or switches of guest cpus.
+// Guests in a ContextTrack: its tracks with numbers below kGuestCpus, one entry each that says which guest it is, or switches of guest
+// cpus.
 //
 //   kByMachine - machine            -> {pid of the host process, -1, kernel space of the guest}
 //   kByProcess - pid                -> the same; pid 0: the guest of all other processes
@@ -6,9 +7,9 @@
 //   kByCpu - (machine << 16 | vcpu) -> switches of that guest cpu
 //   kThreads                        -> {tid, -1, no space} for each track of kByThread
 //   kCpus                           -> {machine, vcpu, no space} for each track of kByCpu
-#include "image/guest_tracks.h"
-
 #include <algorithm>
+
+#include "image/guest_tracks.h"
 
 namespace ptd {
 namespace {
@@ -20,7 +21,9 @@ constexpr int32_t kIdleNumbers = 256;  // the highest numbers of a guest's threa
 constexpr int32_t kFirstIdle = (1 << kGuestThreadBits) - kIdleNumbers;
 static_assert(kByMachine < kGuestCpus && kCpus <= kGuestCpus);
 
-int32_t key_of_cpu(const Guest& guest) { return kByCpu - static_cast<int32_t>(guest.machine << 16U) - std::clamp(guest.vcpu, 0, kMostCpus - 1); }
+int32_t key_of_cpu(const Guest& guest) {
+  return kByCpu - static_cast<int32_t>(guest.machine << 16U) - std::clamp(guest.vcpu, 0, kMostCpus - 1);
+}
 int32_t idle_of(int32_t cpu) { return kFirstIdle + std::max(cpu, 0) % kIdleNumbers; }
 
 // Whether a process or thread of the host can have this number. Files may have any.
@@ -93,7 +96,9 @@ std::vector<Guest> guest_cpus(const ContextTrack& contexts) {
   return all;
 }
 
-const std::vector<ContextTrack::Switch>& guest_switches(const ContextTrack& contexts, const Guest& guest) { return contexts.switches(key_of_cpu(guest)); }
+const std::vector<ContextTrack::Switch>& guest_switches(const ContextTrack& contexts, const Guest& guest) {
+  return contexts.switches(key_of_cpu(guest));
+}
 
 Guest guest_run_by(const ContextTrack& contexts, const Context& host) {
   Guest guest;

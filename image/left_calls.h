@@ -16,16 +16,16 @@ namespace ptd {
 /// Whether the kernel executes a system call again: the flow goes on at SYSCALL, SYSENTER or INT (2 bytes), or SVC (2 or 4).
 constexpr bool is_restart(Ip to, Ip return_to) { return return_to - to == 2 || return_to - to == 4; }
 
-/// Searches stacks of calls from the innermost call on. A search that finds a call, which then ends the calls inside of it, costs less than these
-/// calls did. Other searches are limited: after kMost calls that they looked at, only the innermost kAlways calls are searched. So no flow takes a
-/// time that grows with the product of its length and its depth. Not thread-safe.
+/// Searches stacks of calls from the innermost call on. A search that finds a call, which then ends the calls inside of it, costs less than
+/// these calls did. Other searches are limited: after kMost calls that they looked at, only the innermost kAlways calls are searched. So no
+/// flow takes a time that grows with the product of its length and its depth. Not thread-safe.
 class BoundedSearch {
  public:
   static constexpr size_t kAlways = 256;
   static constexpr uint64_t kMost = 1ULL << 26;  ///< beyond kAlways in each search
 
-  /// Returns the index + 1 of the innermost frame that fits, or 0 if none does. The frames inside of it are about to end. `always`: in the place of
-  /// kAlways.
+  /// Returns the index + 1 of the innermost frame that fits, or 0 if none does. The frames inside of it are about to end. `always`: in the
+  /// place of kAlways.
   template <typename Frames, typename Fits>
   size_t innermost(const Frames& frames, Fits fits, size_t always = kAlways) {
     const size_t size = frames.size(), least = looked_at_ > kMost && size > always ? size - always : 0;
@@ -79,8 +79,8 @@ class SavedPlaces {
   void drop_ended(IsOpen is_open) {
     while (!saved_.empty() && !is_open(saved_.back().depth, saved_.back().number)) saved_.pop_back();
   }
-  /// Returns the call in which the flow goes on at `place`, and marks it. `from`: the depth of the call that jumps. `is_open(depth)`: whether the
-  /// call there is of the function that contains the place. False: none called setjmp.
+  /// Returns the call in which the flow goes on at `place`, and marks it. `from`: the depth of the call that jumps. `is_open(depth)`:
+  /// whether the call there is of the function that contains the place. False: none called setjmp.
   template <typename IsOpen>
   bool take(Ip place, size_t from, IsOpen is_open, Found& found) {
     constexpr size_t kJumpers = 2;  // longjmp, and the function that restores the registers

@@ -106,7 +106,8 @@ struct Start {
 SectionRect rect_of(const EditedRange& range) { return {range.first_address, range.last_address, {}, range.space}; }
 
 /// Sets what the children of a space start with. `edited`: the space's own edits, which stay where something else is mapped.
-void replay(TimelineData& data, uint32_t id, std::vector<uint32_t>& children, std::vector<Start>& starts, std::span<const EditedRange> edited) {
+void replay(TimelineData& data, uint32_t id, std::vector<uint32_t>& children, std::vector<Start>& starts,
+            std::span<const EditedRange> edited) {
   MappingSnapshots& snapshots = data.snapshots;
   std::sort(children.begin(), children.end(), [&](uint32_t a, uint32_t b) { return data.spaces[a].forked < data.spaces[b].forked; });
   const std::vector<MapEvent> events = events_of(data.spaces[id].sections);
@@ -121,8 +122,10 @@ void replay(TimelineData& data, uint32_t id, std::vector<uint32_t>& children, st
     }
     now.mapped = snapshots.map(now.mapped, event.rect);
     now.edited = snapshots.overlay(now.edited, MappingSnapshots::kNothing, event.rect);
-    auto own = std::partition_point(edited.begin(), edited.end(), [&](const EditedRange& range) { return range.last_address < event.rect.first_address; });
-    for (; own != edited.end() && own->first_address <= event.rect.last_address; ++own) now.edited = snapshots.map(now.edited, rect_of(*own));
+    auto own = std::partition_point(edited.begin(), edited.end(),
+                                    [&](const EditedRange& range) { return range.last_address < event.rect.first_address; });
+    for (; own != edited.end() && own->first_address <= event.rect.last_address; ++own)
+      now.edited = snapshots.map(now.edited, rect_of(*own));
   };
   size_t next = 0;
   for (const uint32_t child : children) {
@@ -150,13 +153,15 @@ Chains chains_of(const TimelineData& data) {
     if (depth[id] <= kMaxForkDepth) continue;
     depth[id] = 0;
     chains.cut[id] = chains.any_cut = true;
-    for (uint32_t up = id; chains.parents[up] != up && !chains.replayed[chains.parents[up]]; up = chains.parents[up]) chains.replayed[chains.parents[up]] = true;
+    for (uint32_t up = id; chains.parents[up] != up && !chains.replayed[chains.parents[up]]; up = chains.parents[up])
+      chains.replayed[chains.parents[up]] = true;
   }
   return chains;
 }
 
 std::span<const EditedRange> of_space(std::span<const EditedRange> edited, uint32_t id) {
-  const auto first = std::ranges::lower_bound(edited, id, {}, &EditedRange::space), last = std::ranges::upper_bound(edited, id, {}, &EditedRange::space);
+  const auto first = std::ranges::lower_bound(edited, id, {}, &EditedRange::space),
+             last = std::ranges::upper_bound(edited, id, {}, &EditedRange::space);
   return {first, last};
 }
 

@@ -9,8 +9,8 @@
 
 namespace ptd {
 
-/// Persistent search trees over addresses. Snapshots share the subtrees in which they are equal, so a change costs log(n) nodes, and a chain
-/// of forks costs no more than its mappings. Immutable once built.
+/// Persistent search trees over addresses. Snapshots share the subtrees in which they are equal, so a change costs log(n) nodes, and a
+/// chain of forks costs no more than its mappings. Immutable once built.
 class MappingSnapshots {
  public:
   using Id = uint32_t;
@@ -55,7 +55,8 @@ struct Fork {
   TimeNs when;
 };
 
-/// Finds the fork by which a space descends from an ancestor, in a time that grows with the logarithm of their distance. Immutable once built.
+/// Finds the fork by which a space descends from an ancestor, in a time that grows with the logarithm of their distance. Immutable once
+/// built.
 class ForkTree {
  public:
   /// `forks`: of each space, by index. Each parent comes before its children.
@@ -66,7 +67,8 @@ class ForkTree {
 
  private:
   std::vector<Fork> forks_;
-  std::vector<uint32_t> parents_, jumps_, depths_;  // by index; jumps: an ancestor further up. The oldest space of a chain is its own parent
+  // By index; jumps: an ancestor further up. The oldest space of a chain is its own parent.
+  std::vector<uint32_t> parents_, jumps_, depths_;
 };
 
 class TimelineData;
@@ -77,8 +79,8 @@ struct EditedRange {
   uint64_t first_address = 0, last_address = 0;
 };
 
-/// Bounds the number of ancestors that a look-up visits: a space with more starts with snapshots of what its ancestors mapped and edited. Returns
-/// whether there is one. Call once the sections of all spaces are known. Each parent comes before its children. `edited`: in order.
+/// Bounds the number of ancestors that a look-up visits: a space with more starts with snapshots of what its ancestors mapped and edited.
+/// Returns whether there is one. Call once the sections of all spaces are known. Each parent comes before its children. `edited`: in order.
 bool cut_fork_chains(TimelineData& data, std::span<const EditedRange> edited = {});
 
 }  // namespace ptd

@@ -22,8 +22,8 @@ bool is_hex(std::string_view text) {
 }  // namespace
 
 bool is_file_name(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxFileName && text.front() != '.' && text.find('.') != std::string_view::npos && text.back() != '.' &&
-         std::all_of(text.begin(), text.end(), is_file_letter);
+  return !text.empty() && text.size() <= kMaxFileName && text.front() != '.' && text.find('.') != std::string_view::npos &&
+         text.back() != '.' && std::all_of(text.begin(), text.end(), is_file_letter);
 }
 
 std::string_view whole_function(std::string_view name) {

@@ -7,8 +7,8 @@
 
 namespace ptd {
 
-/// Follows the name of an indirect function (STT_GNU_IFUNC) in that of the code at its address: this is not the function, but its resolver, which
-/// returns the address of the implementation that the dynamic linker binds calls to ([GABI] "Symbol Table"; gcc, attribute ifunc).
+/// Follows the name of an indirect function (STT_GNU_IFUNC) in that of the code at its address: this is not the function, but its resolver,
+/// which returns the address of the implementation that the dynamic linker binds calls to ([GABI] "Symbol Table"; gcc, attribute ifunc).
 inline constexpr std::string_view kResolverMark = "@resolver";
 /// Follows the name of a function in that of its entry in a procedure linkage table.
 inline constexpr std::string_view kPltMark = "@plt";

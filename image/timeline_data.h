@@ -45,11 +45,14 @@ struct SpaceData {
   SpaceId forked_from = kNoSpace;  ///< `parent`, also where `start` stands for it
   SiteId first_site = 0;
   uint32_t site_count = 0;
-  std::vector<Interval> suspect;  ///< when records of its code were lost (a guest's kernel: any records of the guest or the host); disjoint, in order
+  /// When records of its code were lost (a guest's kernel: any records of the guest or the host); disjoint, in order.
+  std::vector<Interval> suspect;
   /// The same for a space without `parent`: sections, and the indices of spaces whose sites apply. See cut_fork_chains().
   MappingSnapshots::Id start = MappingSnapshots::kNothing, edited = MappingSnapshots::kNothing;
 
-  [[nodiscard]] bool inherits() const { return parent != kNoSpace || start != MappingSnapshots::kNothing || edited != MappingSnapshots::kNothing; }
+  [[nodiscard]] bool inherits() const {
+    return parent != kNoSpace || start != MappingSnapshots::kNothing || edited != MappingSnapshots::kNothing;
+  }
 };
 
 /// Spaces of the host and of all guests are numbered together (types.h, guest.h); a guest's kernel is looked up by its machine.
@@ -69,7 +72,7 @@ class TimelineData {
   std::vector<SpaceData> spaces;  ///< by index_of()
   std::vector<uint32_t> kernels;  ///< by machine: the index of its kernel's space; 0: none
   MappingSnapshots snapshots;
-  ForkTree forks;  ///< empty if no space starts with snapshots
+  ForkTree forks;           ///< empty if no space starts with snapshots
   std::vector<Site> sites;  ///< by (space, ip)
   std::vector<Version> versions;
   std::vector<std::byte> arena;

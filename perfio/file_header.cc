@@ -43,7 +43,8 @@ Header parse_header(Bytes file) {
 
 void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& damage) {
   if (header.attr_size < 64 + kSectionBytes || header.attr_size > 4096) {
-    if (header.attrs_size != 0) add_header_cut(damage, file.size(), 16, "the events have an impossible size of " + std::to_string(header.attr_size) + " bytes");
+    if (header.attrs_size != 0)
+      add_header_cut(damage, file.size(), 16, "the events have an impossible size of " + std::to_string(header.attr_size) + " bytes");
     return;
   }
   Bytes rest = section_of(file, header.attrs_offset, header.attrs_size);
@@ -103,7 +104,8 @@ bool has_feature_table(Bytes file, const Header& header) {
   return count != 0 && in.u64() == header.data_offset + count * kSectionBytes && in.ok();
 }
 
-/// Records follow the events in all files that perf writes: there they are looked for if the offset in the header cannot be that of records.
+/// Records follow the events in all files that perf writes: there they are looked for if the offset in the header cannot be that of
+/// records.
 void repair_data_offset(Bytes file, Header& header, ReadDamage& damage) {
   const bool in_file = header.data_offset >= kFileHeaderBytes && header.data_offset < file.size();
   if (in_file || file.size() <= kFileHeaderBytes || header.data_offset == file.size()) return;
@@ -119,13 +121,15 @@ void repair_data_offset(Bytes file, Header& header, ReadDamage& damage) {
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
   if (file.size() < kPipeHeaderBytes) {
     const ErrorCode code = file.empty() ? ErrorCode::empty_file : ErrorCode::truncated_header;
-    return Error{code, path + (file.empty() ? " is empty, too short for a perf.data file" : " is too short for a perf.data file"), file.size()};
+    return Error{code, path + (file.empty() ? " is empty, too short for a perf.data file" : " is too short for a perf.data file"),
+                 file.size()};
   }
   Cursor in(file);
   const uint64_t magic = in.u64();
   const uint64_t size = in.u64();
   if (magic == kPerfMagic2Swapped) return Error{ErrorCode::unsupported_byte_order, path + " was recorded on a big-endian machine", 0};
-  if (magic == kPerfMagic1) return Error{ErrorCode::unsupported_version, path + " has the perf.data format from before 2009 (version 1)", 0};
+  if (magic == kPerfMagic1)
+    return Error{ErrorCode::unsupported_version, path + " has the perf.data format from before 2009 (version 1)", 0};
   if (magic != kPerfMagic2) return Error{ErrorCode::unknown_format, path + " is not a perf.data file (it does not begin with PERFILE2)", 0};
 
   FileLayout out;
@@ -146,8 +150,10 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
     const std::string data_size = std::to_string(header.data_size);
     damage.unfinished = header.data_size == 0 && out.data_end > out.data_begin;
     if (out.data_end > out.data_begin)
-      add_header_cut(damage, file.size(), 48, header.data_size == 0 ? "the recorder did not finish the file (data size 0)"
-                                                : "the file header has an impossible data size of " + data_size + " bytes; records are read up to the end");
+      add_header_cut(damage, file.size(), 48,
+                     header.data_size == 0
+                         ? "the recorder did not finish the file (data size 0)"
+                         : "the file header has an impossible data size of " + data_size + " bytes; records are read up to the end");
     return out;
   }
   const uint64_t left = file.size() - out.data_begin;

@@ -22,8 +22,7 @@ bool RecordQueue::add(uint64_t time, const RawRecord& record) {
   if (!overflowed_) {
     overflowed_ = true;
     add_damage_message(*damage_, "more records wait for a FINISHED_ROUND than the limit of " + std::to_string(limits_.max_queued_records) +
-                                     ": from offset " + std::to_string(record.file_offset_bytes) +
-                                     " on records may come out of order");
+                                     ": from offset " + std::to_string(record.file_offset_bytes) + " on records may come out of order");
   }
   sort();
   return deliver_first((entries_.size() + 1) / 2);

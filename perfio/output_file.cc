@@ -45,7 +45,8 @@ Status OutputFile::write_at(uint64_t offset_bytes, Bytes bytes) {
       (void)::poll(&room, 1, -1);
       continue;
     }
-    if (got <= 0) return Error{code_of_errno(errno, ErrorCode::write_failed), "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
+    if (got <= 0)
+      return Error{code_of_errno(errno, ErrorCode::write_failed), "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
     bytes = bytes.subspan(static_cast<size_t>(got));
     offset_bytes += static_cast<uint64_t>(got);
   }

@@ -162,15 +162,14 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
 
 Status ReaderImpl::take_directory(const std::string& path) {
   const DirectoryForm form = list_directory(path);
-  const auto leave_out = [&](const std::string& name) {
-    add_damage_message(open_damage_, path + "/" + name + ": " + kOutsideReason);
-  };
+  const auto leave_out = [&](const std::string& name) { add_damage_message(open_damage_, path + "/" + name + ": " + kOutsideReason); };
   for (const std::string& name : form.kcore_dirs) {
     const std::string outside = limits_.allow_outside ? std::string() : leads_out(path, name);
     if (outside.empty()) kcore_dirs_.push_back((fs::path(path) / name).string());
     if (!outside.empty()) leave_out(outside);
   }
-  if (!form.missing.empty()) add_damage_message(open_damage_, path + "/" + form.missing + " is missing, and later files of its kind are there");
+  if (!form.missing.empty())
+    add_damage_message(open_damage_, path + "/" + form.missing + " is missing, and later files of its kind are there");
   for (const std::string& name : form.data_files) {
     std::error_code ignored;
     if (!fs::is_regular_file(path + "/" + name, ignored)) {
@@ -266,8 +265,9 @@ bool ReaderImpl::read_one(RecordQueue& queue) {
   return true;
 }
 
-/// Several files, each one ring in order of time (save for the odd nested interrupt): always continues with the file whose time is earliest,
-/// and delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
+/// Several files, each one ring in order of time (save for the odd nested interrupt): always continues with the file whose time is
+/// earliest, and delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file
+/// only.
 bool ReaderImpl::read_merged(RecordQueue& queue) {
   struct Source {
     RawStream stream;

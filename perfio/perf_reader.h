@@ -27,11 +27,11 @@ struct ReadDamage {
     uint32_t file = 0;
     uint64_t offset_bytes = 0;  ///< where reading ended: the file's size if all of it was read
   };
-  std::vector<Cut> cuts;           ///< at most one a file
-  std::vector<std::string> files;  ///< their names, by Record::file; empty if the recording is one file
-  uint32_t file = 0;               ///< the one that is being read
-  bool in_header = false;         ///< the header of file 0 is damaged or unfinished, and records were read without it
-  bool unfinished = false;        ///< the recorder did not write the size of the records: a header with size 0
+  std::vector<Cut> cuts;              ///< at most one a file
+  std::vector<std::string> files;     ///< their names, by Record::file; empty if the recording is one file
+  uint32_t file = 0;                  ///< the one that is being read
+  bool in_header = false;             ///< the header of file 0 is damaged or unfinished, and records were read without it
+  bool unfinished = false;            ///< the recorder did not write the size of the records: a header with size 0
   uint64_t bad_records = 0;           ///< skipped one by one
   uint64_t oversized_records = 0;     ///< of a wrong size: what follows their content is read as the records that it is
   uint64_t late_records = 0;          ///< delivered after a record of a later time, because the recording or the buffer's bound forced it

@@ -43,7 +43,9 @@ Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, 
   if (options.directory) {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + path + ": " + error.message(), 0};
+    if (error)
+      return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + path + ": " + error.message(),
+                   0};
   }
   const std::string file_path = options.directory ? path + "/data" : path;
   auto file = options.fd >= 0 ? OutputFile::on_descriptor(options.fd, path, options.pipe) : OutputFile::create(file_path);
@@ -203,13 +205,15 @@ Status PerfWriter::add_kcore_dir(const std::string& source_dir, const std::strin
 Status copy_kcore_dir(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::create_directories(to, error);
-  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + to + ": " + error.message(), 0};
+  if (error)
+    return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + to + ": " + error.message(), 0};
   for (const char* file : {"kcore", "kallsyms", "modules"}) {
     const std::string source = from + "/" + file;
     if (!fs::exists(source, error)) continue;
     fs::copy_file(source, to + "/" + file, fs::copy_options::overwrite_existing, error);
     if (error)
-      return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot copy " + source + " to " + to + ": " + error.message(), 0};
+      return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot copy " + source + " to " + to + ": " + error.message(),
+                   0};
   }
   return {};
 }

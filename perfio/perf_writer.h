@@ -44,7 +44,8 @@ class PerfWriter {
 
   Status add_mmap(const MmapRecord& record, const RecordContext& context);   ///< MMAP
   Status add_mmap2(const MmapRecord& record, const RecordContext& context);  ///< MMAP2, with build id if there is one
-  Status add_switch(const SwitchRecord& record, const RecordContext& context) { return add(record, context); }  ///< SWITCH or SWITCH_CPU_WIDE
+  /// SWITCH or SWITCH_CPU_WIDE.
+  Status add_switch(const SwitchRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_sample(const OtherSample& record, const RecordContext& context) { return add(record, context); }
   Status add_text_poke(const TextPokeRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_lost(const LostRecord& record, const RecordContext& context) { return add(record, context); }  ///< LOST or LOST_SAMPLES

@@ -12,9 +12,9 @@ namespace ptd::perfio {
 namespace {
 
 constexpr size_t kChunkBytes = 256U << 10;
-constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
-constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
-constexpr size_t kMostHoles = 64;     // in a recording; after them, damage ends its file
+constexpr unsigned kChain = 4;                         // valid headers in a row show that records begin there
+constexpr unsigned kChainBehind = 2;                   // the same after a record of unknown type
+constexpr size_t kMostHoles = 64;                      // in a recording; after them, damage ends its file
 constexpr uint64_t kMostSearchedBytes = 256ULL << 20;  // for records after a damaged header
 
 constexpr uint64_t kHeader2Bytes = kRecordHeaderBytes + 8;  // COMPRESSED2: header and data_size
@@ -42,8 +42,8 @@ Extent extent_of(Bytes rest) {
 }
 
 // Whether a record may begin with `extent`, with `left` bytes up to the end of the section (tools/perf
-// Documentation/perf.data-file-format.txt, perf_event.h). The kernel's records are multiples of eight bytes. perf leaves `misc` of compressed
-// records as it finds it. `newer`: its type may be one that is not known.
+// Documentation/perf.data-file-format.txt, perf_event.h). The kernel's records are multiples of eight bytes. perf leaves `misc` of
+// compressed records as it finds it. `newer`: its type may be one that is not known.
 bool is_plausible(const Extent& extent, uint64_t left, bool newer) {
   constexpr uint16_t kReservedMisc = 0x0ff8;
   constexpr uint32_t kMostTypes = 256;
@@ -90,7 +90,9 @@ bool is_chain(Bytes rest, unsigned count, bool newer) {
 }
 
 // Whether the front of `rest`, `size_bytes` of it, is whole records, or `rest` begins with a chain of them.
-bool is_records(Bytes rest, uint64_t size_bytes) { return is_chain(rest, kChain, false) || is_chain(rest.first(static_cast<size_t>(size_bytes)), ~0U, false); }
+bool is_records(Bytes rest, uint64_t size_bytes) {
+  return is_chain(rest, kChain, false) || is_chain(rest.first(static_cast<size_t>(size_bytes)), ~0U, false);
+}
 
 // Returns the offset of the first byte from `at` on that is not zero, or the size of `bytes`.
 uint64_t skip_zeros(Bytes bytes, uint64_t at) {
@@ -112,8 +114,8 @@ uint64_t find_chain(Bytes bytes, uint64_t at, uint64_t end) {
   return end;
 }
 
-// The data of an overflowed COMPRESSED2 record. perf compresses into records of at most kMostPartBytes of data and then writes the sizes of all
-// over those of the first one; the others have a header with their own size, and an undefined data_size.
+// The data of an overflowed COMPRESSED2 record. perf compresses into records of at most kMostPartBytes of data and then writes the sizes of
+// all over those of the first one; the others have a header with their own size, and an undefined data_size.
 std::vector<std::byte> data_of_parts(Bytes data) {
   constexpr uint64_t kMostPartBytes = 65519;
   if (data.size() <= kMostPartBytes) return {data.begin(), data.end()};
@@ -210,14 +212,17 @@ bool RawStream::skip_damage() {
       const std::string unsearched = searches && until < end_ ? " (no records in " + std::to_string(until - first) + " bytes; the " +
                                                                     std::to_string(end_ - until) + " bytes after them were not searched)"
                                                               : "";
-      add_cut(*damage_, from, "the " + std::to_string(end_ - from) + " bytes from a record of " + what + std::to_string(header.size_bytes) + " on are lost" + unsearched + ",");
+      add_cut(*damage_, from,
+              "the " + std::to_string(end_ - from) + " bytes from a record of " + what + std::to_string(header.size_bytes) +
+                  " on are lost" + unsearched + ",");
     }
     position_ = end_;
     return false;
   }
   const uint64_t begin = at < from ? last_record_ : from;
   damage_->holes.push_back({begin, at - begin, number_});
-  add_damage_message(*damage_, "a record header is damaged: " + std::to_string(at - begin) + " bytes are skipped," + place_in(*damage_, begin));
+  add_damage_message(*damage_,
+                     "a record header is damaged: " + std::to_string(at - begin) + " bytes are skipped," + place_in(*damage_, begin));
   position_ = at;
   last_record_ = ~uint64_t{0};
   if (compressed_bytes_ != 0 && !compressed_failed_) fail_compressed("the compressed stream has a gap");
@@ -227,7 +232,7 @@ bool RawStream::skip_damage() {
 void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
   const uint64_t excess = out.bytes.size() - own_bytes;
   const Bytes after = out.transient ? Bytes(chunk_).subspan(chunk_position_ - static_cast<size_t>(excess))
-                                     : file_.first(static_cast<size_t>(end_)).subspan(static_cast<size_t>(position_ - excess));
+                                    : file_.first(static_cast<size_t>(end_)).subspan(static_cast<size_t>(position_ - excess));
   const bool follow = is_records(after, excess);
   if (!follow && !is_certain) return;
   out.bytes = out.bytes.first(static_cast<size_t>(own_bytes));
@@ -235,9 +240,9 @@ void RawStream::shorten(RawRecord& out, uint64_t own_bytes, bool is_certain) {
   if (!follow && is_written_too_long(out.header.type)) return;
   if (follow) {
     ++damage_->oversized_records;
-    add_damage_message(*damage_, "a record of type " + std::to_string(out.header.type) + " has a size of " + std::to_string(own_bytes + excess) +
-                                     " bytes instead of " + std::to_string(own_bytes) + ": the records in it are read," +
-                                     place_in(*damage_, out.file_offset_bytes));
+    add_damage_message(*damage_, "a record of type " + std::to_string(out.header.type) + " has a size of " +
+                                     std::to_string(own_bytes + excess) + " bytes instead of " + std::to_string(own_bytes) +
+                                     ": the records in it are read," + place_in(*damage_, out.file_offset_bytes));
     (out.transient ? chunk_position_ : position_) -= excess;
   } else if (!out.transient) {
     position_ -= excess;

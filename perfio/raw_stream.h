@@ -12,16 +12,16 @@ namespace ptd::perfio {
 /// A record as bytes.
 struct RawRecord {
   RecordHeader header;
-  Bytes bytes;                     ///< header included
-  Bytes payload;                   ///< AUXTRACE, HEADER_TRACING_DATA: what follows the record; views the mapping
+  Bytes bytes;    ///< header included
+  Bytes payload;  ///< AUXTRACE, HEADER_TRACING_DATA: what follows the record; views the mapping
   uint32_t file = 0;
   uint64_t file_offset_bytes = 0;  ///< of the record, or of the COMPRESSED record that its first byte came from
   bool overflowed = false;         ///< COMPRESSED2, and longer than its header can say: `bytes` has the true size
   bool transient = false;          ///< decompressed: `bytes` is valid until the next call of next() only
 };
 
-/// How far the compressed records of all files of a recording have expanded. Each byte takes several times its size in memory, so there is a
-/// limit. One budget bounds the windows of zstd of all files that are read at the same time, too.
+/// How far the compressed records of all files of a recording have expanded. Each byte takes several times its size in memory, so there is
+/// a limit. One budget bounds the windows of zstd of all files that are read at the same time, too.
 class ExpansionBudget {
  public:
   static constexpr uint64_t kFreeBytes = 16ULL << 20;
@@ -40,8 +40,8 @@ class ExpansionBudget {
 };
 
 /// Walks [begin, end) of a mapped file. COMPRESSED and COMPRESSED2 records are one zstd stream whose content is again records, which may
-/// straddle them. Where a record header is damaged, the walk resumes at the next chain of valid headers, or ends if there is none in 256 MiB.
-/// Damage is logged. Nothing is read outside the section.
+/// straddle them. Where a record header is damaged, the walk resumes at the next chain of valid headers, or ends if there is none in 256
+/// MiB. Damage is logged. Nothing is read outside the section.
 class RawStream {
  public:
   /// `budget`: of all files of the recording. `number`: of the file, for the log.
@@ -50,8 +50,8 @@ class RawStream {
 
   /// Returns false at the end.
   bool next(RawRecord& out);
-  /// Ends the record that next() has just returned after `own_bytes`, if the bytes after these are records: they are returned next. If they are not,
-  /// and `is_certain`, they are lost.
+  /// Ends the record that next() has just returned after `own_bytes`, if the bytes after these are records: they are returned next. If they
+  /// are not, and `is_certain`, they are lost.
   void shorten(RawRecord& out, uint64_t own_bytes, bool is_certain);
   [[nodiscard]] uint64_t position() const { return position_; }
 
@@ -70,7 +70,7 @@ class RawStream {
   uint64_t position_;
   uint64_t end_;
   uint64_t last_record_ = ~uint64_t{0};  ///< where the record before position_ begins, if there is one
-  uint64_t window_end_ = 0;  ///< end of the range that the system was advised to read
+  uint64_t window_end_ = 0;              ///< end of the range that the system was advised to read
   ReadDamage* damage_;
   ExpansionBudget* budget_;
   uint32_t number_;
@@ -81,8 +81,8 @@ class RawStream {
   uint64_t chunk_offset_bytes_ = 0;  ///< of the record that the front of chunk_ came from
   std::vector<std::byte> chunk_;     ///< decompressed, from chunk_position_ on not yet delivered
   size_t chunk_position_ = 0;
-  bool more_output_ = false;        ///< zstd may hold output beyond the last refill
-  uint64_t compressed_bytes_ = 0;   ///< so far
+  bool more_output_ = false;       ///< zstd may hold output beyond the last refill
+  uint64_t compressed_bytes_ = 0;  ///< so far
   bool compressed_failed_ = false;
 };
 

@@ -115,7 +115,8 @@ RecordBuilder::OwnSize RecordBuilder::own_size(const RawRecord& raw) const {
   const uint64_t size = raw.bytes.size();
   if (raw.header.type == kRecordSample) {
     SampleFields fields;
-    if (attrs_.empty() || !parse_sample(attrs_[finder_.find(raw.header, raw.bytes)], body_of(raw), fields) || fields.content_bytes == 0) return {size};
+    if (attrs_.empty() || !parse_sample(attrs_[finder_.find(raw.header, raw.bytes)], body_of(raw), fields) || fields.content_bytes == 0)
+      return {size};
     return {kRecordHeaderBytes + fields.content_bytes};
   }
   const uint64_t content = content_bytes(raw.bytes);
@@ -177,7 +178,8 @@ bool RecordBuilder::contradicts_event(const RawRecord& raw, const Record& record
   const uint32_t type = raw.header.type;
   if ((type != kRecordSwitch && type != kRecordSwitchCpuWide) || attrs_.empty() || !has_trailer_id(attrs_[record.attr_index])) return false;
   const uint64_t ids = raw.bytes.size() - content_bytes(raw.bytes);
-  return trailer != 0 && ids != trailer && std::ranges::find(trailer_sizes_, ids) != trailer_sizes_.end() && finder_.index_of(record.sample_id.id) >= 0;
+  return trailer != 0 && ids != trailer && std::ranges::find(trailer_sizes_, ids) != trailer_sizes_.end() &&
+         finder_.index_of(record.sample_id.id) >= 0;
 }
 
 bool RecordBuilder::build(const RawRecord& raw, Record& out) const {

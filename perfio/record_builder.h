@@ -21,7 +21,7 @@ class RecordBuilder {
   [[nodiscard]] uint64_t time_of(const RawRecord& raw) const;
   /// The size of a record's header, content and trailer.
   struct OwnSize {
-    uint64_t bytes = 0;      ///< the size in the header if nothing tells another
+    uint64_t bytes = 0;       ///< the size in the header if nothing tells another
     bool is_certain = false;  ///< the trailer there names an event of the recording, and the end of the record does not
   };
   [[nodiscard]] OwnSize own_size(const RawRecord& raw) const;

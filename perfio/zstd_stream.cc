@@ -108,7 +108,8 @@ Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes)
     if (got == 0) return Error{ErrorCode::truncated, "compressed data ends early", 0};
   }
   std::byte more{};
-  if (stream.step(frames, std::span(&more, 1)) != 0) return Error{ErrorCode::bad_compression, "compressed data is longer than announced", 0};
+  if (stream.step(frames, std::span(&more, 1)) != 0)
+    return Error{ErrorCode::bad_compression, "compressed data is longer than announced", 0};
   if (stream.failed()) return Error{ErrorCode::bad_compression, "compressed data is damaged", 0};
   return output;
 }

@@ -25,7 +25,8 @@ class ZstdDecompressor {
   [[nodiscard]] bool failed() const { return failed_; }
   /// Returns true if the input so far ends inside a block or a header: the rest is missing.
   [[nodiscard]] bool is_cut() const { return is_cut_; }
-  /// The same at the end of all input, also for a block that lacks as many bytes as a block's header has. Nothing may be decompressed after it.
+  /// The same at the end of all input, also for a block that lacks as many bytes as a block's header has. Nothing may be decompressed after
+  /// it.
   [[nodiscard]] bool ends_inside_block();
 
  private:
@@ -34,8 +35,8 @@ class ZstdDecompressor {
   bool failed_ = false, is_cut_ = false, awaits_block_ = false;
 };
 
-/// Returns the most bytes that a stored part of a file may expand to, so that no small file needs much memory. Readers refuse a part that expands
-/// further, and writers store content that compresses better uncompressed.
+/// Returns the most bytes that a stored part of a file may expand to, so that no small file needs much memory. Readers refuse a part that
+/// expands further, and writers store content that compresses better uncompressed.
 [[nodiscard]] uint64_t zstd_expansion_limit(uint64_t stored_bytes);
 /// Returns one complete frame with checksum and size; empty on an error of the library.
 [[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);

@@ -12,6 +12,7 @@ namespace ptd {
 
 /// Returns a finding for each place where context packets of a cpu's stream name another thread than its switch records: see
 /// arm::check_segment(). Scans the whole stream; `visit` gets each offset that it reaches.
-[[nodiscard]] std::vector<Finding> context_findings(const RecordingData& data, size_t stream, const std::function<void(uint64_t offset)>& visit);
+[[nodiscard]] std::vector<Finding> context_findings(const RecordingData& data, size_t stream,
+                                                    const std::function<void(uint64_t offset)>& visit);
 
 }  // namespace ptd

@@ -3,7 +3,8 @@
 
 namespace ptd {
 
-/// Sets a function that ends downloads from debuginfod servers when it returns true; called about ten times per second on the waiting thread.
+/// Sets a function that ends downloads from debuginfod servers when it returns true; called about ten times per second on the waiting
+/// thread.
 void stop_downloads_when(bool (*stop)());
 
 }  // namespace ptd

@@ -82,7 +82,8 @@ class BundleLoader {
   }
 
   Status tell_again(const std::string& file) {
-    if (again_++ == 0) data_.warnings.push_back(resolve(file) + ": named by several threads or cpus of the bundle; the trace is used for the first");
+    if (again_++ == 0)
+      data_.warnings.push_back(resolve(file) + ": named by several threads or cpus of the bundle; the trace is used for the first");
     return {};
   }
 
@@ -143,7 +144,8 @@ class BundleLoader {
     if (!opened.file) return refused(opened.code, opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
     const std::shared_ptr<const ElfFile>& elf = elfs_.of(opened.file).elf;
     if (!elf) return refused(ErrorCode::bad_magic, "not an ELF file");
-    if (const std::string other = other_machine(CodeFamily::x86, elf->machine()); !other.empty()) return refused(ErrorCode::bad_format, other);
+    if (const std::string other = other_machine(CodeFamily::x86, elf->machine()); !other.empty())
+      return refused(ErrorCode::bad_format, other);
     return elf;
   }
 
@@ -212,8 +214,9 @@ class BundleLoader {
     finding.kind = FindingKind::bad_record;
     finding.space = first_unused.space;
     finding.ip = first_unused.ip;
-    finding.what = options_.path + ": the modules have more than " + std::to_string(kMostSections) + " segments with code, or their names in all of these more than " +
-                   std::to_string(kMostNameBytes >> 20) + " MiB: the others are not used";
+    finding.what = options_.path + ": the modules have more than " + std::to_string(kMostSections) +
+                   " segments with code, or their names in all of these more than " + std::to_string(kMostNameBytes >> 20) +
+                   " MiB: the others are not used";
     data_.warnings.push_back(finding.what);
     image_.builder.add_finding(std::move(finding));
   }
@@ -249,7 +252,8 @@ class BundleLoader {
       return;
     }
     if (!switch_files_.insert(opened.file->identity()).second) {
-      if (switches_again_++ == 0) data_.warnings.push_back(path + ": named by several cpus of the bundle; its switches are used for the first");
+      if (switches_again_++ == 0)
+        data_.warnings.push_back(path + ": named by several cpus of the bundle; its switches are used for the first");
       return;
     }
     const Bytes bytes = opened.file->bytes();

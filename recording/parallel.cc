@@ -89,8 +89,8 @@ class ParallelDecode::Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  /// Starts the other threads, fewer if the system gives no more: this thread alone decodes everything too. Separate from the constructor, so
-  /// that the destructor ends those that run if it throws.
+  /// Starts the other threads, fewer if the system gives no more: this thread alone decodes everything too. Separate from the constructor,
+  /// so that the destructor ends those that run if it throws.
   void start() {
     try {
       for (size_t i = 1; i < hands_.size(); ++i) threads_.emplace_back([this, i] { run(hands_[i]); });
@@ -161,8 +161,8 @@ class ParallelDecode::Crew {
     enough_bytes_ = std::min(2 * enough_bytes_, std::min<size_t>(kMostDeliveredBytes, share_bytes_ / 2));
   }
 
-  // The batches taken from the front lane, or this thread's last one, are done with. The former go back to the thread that filled them, whose
-  // caches they are in.
+  // The batches taken from the front lane, or this thread's last one, are done with. The former go back to the thread that filled them,
+  // whose caches they are in.
   void pass() {
     if (taken_from_ != nullptr) {
       for (Held& held : taken_) taken_from_->hand->spare.push_back(std::move(held.batch));
@@ -306,7 +306,9 @@ ParallelDecode::~ParallelDecode() {
 }
 
 bool ParallelDecode::next(DecodedBatch& next) {
-  if (crew_->is_copy()) throw std::system_error(EPERM, std::generic_category(), "the threads that decode are those of the process that this one was forked from");
+  if (crew_->is_copy())
+    throw std::system_error(EPERM, std::generic_category(),
+                            "the threads that decode are those of the process that this one was forked from");
   return crew_->next(next);
 }
 

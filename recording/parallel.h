@@ -15,8 +15,8 @@ inline constexpr size_t kBatchBlocks = 1U << 14;
 
 struct ParallelJob {
   uint64_t first_offset = 0, last_offset = 0;  ///< segments that begin in [first, last)
-  unsigned threads = 1;  ///< including the one that calls next()
-  uint64_t held_bytes = 0;  ///< output of all threads that may wait for its turn, about
+  unsigned threads = 1;                        ///< including the one that calls next()
+  uint64_t held_bytes = 0;                     ///< output of all threads that may wait for its turn, about
   /// Called on any thread: returns the start of the first segment at or after `at`, ~0 if there is none.
   std::function<uint64_t(uint64_t at)> find;
   /// Called on any thread: returns the segment that begins at `at`. Its bytes are valid until its scratch is reused.

@@ -12,14 +12,14 @@
 
 namespace ptd {
 
-/// A TMA gives bits 0 to 15 of the crystal clock, and the next MTC gives bits N to N + 7 at its next tick of 2^N ([SDM] "TMA Packet", "MTC Packet").
-/// Not thread-safe.
+/// A TMA gives bits 0 to 15 of the crystal clock, and the next MTC gives bits N to N + 7 at its next tick of 2^N ([SDM] "TMA Packet", "MTC
+/// Packet"). Not thread-safe.
 class PeriodWatch {
  public:
   /// Reads from a PSB with a TMA to the next MTC, if that is near. Of many PSBs, the first count.
   void look(const AuxStream& stream, const PsbEntry& psb);
-  /// Returns the N that at least three quarters of the MTCs fit (a processor that slept skips some); nothing if they are too few to exclude chance, or if
-  /// none fits.
+  /// Returns the N that at least three quarters of the MTCs fit (a processor that slept skips some); nothing if they are too few to exclude
+  /// chance, or if none fits.
   [[nodiscard]] std::optional<uint8_t> found() const;
   /// Returns found(), if at most a quarter of the MTCs is possible with `period` (by chance). Nothing if `period` is likely.
   [[nodiscard]] std::optional<uint8_t> other_than(uint8_t period) const;

@@ -74,7 +74,8 @@ void report_pages(const std::string& path, const std::vector<Ip>& contradicted, 
   image.builder.add_finding(std::move(finding));
 }
 
-Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, const std::vector<Section>& pieces, std::vector<std::string>& warnings) {
+Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, const std::vector<Section>& pieces,
+                 std::vector<std::string>& warnings) {
   if (raw.pages_dump.empty()) return {};
   auto pages = read_page_dump(raw.pages_dump, raw.pages_addresses);
   if (!pages.ok()) return pages.error();

@@ -11,12 +11,12 @@
 #include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 #include "image/stash/stash.h"
+#include "perfio/emulated.h"
+#include "perfio/recording_file.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/guest.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
-#include "perfio/emulated.h"
-#include "perfio/recording_file.h"
 #include "recording/context_findings.h"
 #include "recording/data/aux_windows.h"
 #include "recording/data/json_form.h"
@@ -35,7 +35,7 @@ namespace ptd {
 
 struct Recording::State {
   RecordingData data;
-  std::vector<PassedPages> passed;  ///< one a stream
+  std::vector<PassedPages> passed;                     ///< one a stream
   std::shared_ptr<const std::vector<Rename>> renames;  ///< of all threads
 
   /// All data is loaded.
@@ -80,8 +80,9 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
   if (coarsest_ns < kCoarseNs || coarsest_ns > kTimeMax.value / 4) return;
   data.timing.slack_ns += coarsest_ns;
   data.decoder.slack_ns += coarsest_ns;
-  data.warnings.push_back("the trace's clock has a resolution of " + std::to_string(coarsest_ns) + " ns: all times are widened by this "
-                                                                                                   "much");
+  data.warnings.push_back("the trace's clock has a resolution of " + std::to_string(coarsest_ns) +
+                          " ns: all times are widened by this "
+                          "much");
 }
 
 /// Looks for a TNT that is not full, a TIP and a TNT with only cycle counts between them: a processor that defers TIPs would have
@@ -132,24 +133,27 @@ void correct_period(const PeriodWatch& periods, RecordingData& data) {
     config.has_mtc = false;
     config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 0;
     if (config.time.valid()) {
-      data.warnings.push_back(std::string("MTC packets are not used, because ") +
-                              (lacks_ratio ? "the ratio of their clock is not known (--tsc-ctc)" : "their period is not known (--mtc-freq)") +
-                              ": times between TSC packets are those of the TSC packet before");
+      data.warnings.push_back(
+          std::string("MTC packets are not used, because ") +
+          (lacks_ratio ? "the ratio of their clock is not known (--tsc-ctc)" : "their period is not known (--mtc-freq)") +
+          ": times between TSC packets are those of the TSC packet before");
     }
     return;
   }
   const std::optional<uint8_t> found = periods.other_than(config.mtc_period);
   if (!found) return;
   data.period_contradicts = "by the settings of the trace, an MTC packet comes each 2^" + std::to_string(config.mtc_period) +
-                            " ticks of the crystal clock, but the packets count 2^" + std::to_string(*found) + ": times are computed with that";
+                            " ticks of the crystal clock, but the packets count 2^" + std::to_string(*found) +
+                            ": times are computed with that";
   data.warnings.push_back(data.period_contradicts);
   config.mtc_period = *found;
 }
 
 void warn_of_times(size_t contradicted, RecordingData& data) {
   const bool is_arm = !data.arm.empty();
-  data.warnings.push_back(std::to_string(contradicted) + (is_arm ? " timestamp" : " TSC") + " packets contradict the rest of the trace" + (is_arm ? "" : " or are missing") + ": it is damaged or the " +
-                          (is_arm ? "clock" : "TSC") + " was set; 'ptdecode check' lists them");
+  data.warnings.push_back(std::to_string(contradicted) + (is_arm ? " timestamp" : " TSC") + " packets contradict the rest of the trace" +
+                          (is_arm ? "" : " or are missing") + ": it is damaged or the " + (is_arm ? "clock" : "TSC") +
+                          " was set; 'ptdecode check' lists them");
 }
 
 // Builds the index of stream `i` of Arm trace.
@@ -193,11 +197,13 @@ TimeNs last_time(const AuxStream& stream, const SegmentIndex& index, const PsbEn
   reader.set_errata(data.decoder.config.errata);
   pt::PtClock clock(data.decoder.config);
   pt::Packet packet;
-  for (uint64_t at = 0; data.arm.empty() && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) clock.on_packet(packet, at);
+  for (uint64_t at = 0; data.arm.empty() && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset())
+    clock.on_packet(packet, at);
   return clock.known() ? std::clamp(data.timing.time.to_ns(clock.now()), time.first, time.last) : time.first;
 }
 
-/// Finds guests whose TSC has an offset: in the trace of one cpu, a guest's time is less than an earlier one of the host, or the other way round.
+/// Finds guests whose TSC has an offset: in the trace of one cpu, a guest's time is less than an earlier one of the host, or the other way
+/// round.
 class GuestClocks {
  public:
   void begin_stream() { has_host_ = has_guest_ = false; }
@@ -212,8 +218,8 @@ class GuestClocks {
   void report(std::vector<std::string>& warnings) const {
     if (!differ_) return;
     warnings.emplace_back(
-        "guests have a TSC of their own, so times, threads and versions of code are unreliable around them: correct the recording with 'perf inject "
-        "--vm-time-correlation'");
+        "guests have a TSC of their own, so times, threads and versions of code are unreliable around them: correct the recording with "
+        "'perf inject --vm-time-correlation'");
   }
 
  private:
@@ -231,7 +237,8 @@ size_t sampled_stretches(const RecordingData& data) {
 /// Says so if options name processes and the recording has none whose mappings it says.
 void report_unused_processes(const OpenRequest& options, RecordingData& data) {
   if (data.kind == RecordingKind::perf || (options.path != "-" && looks_like_bundle(options.path))) return;
-  for (const auto& [name, given] : {std::pair("--map", !options.assumed.empty()), std::pair("--symfs PID=ROOT", !options.process_symfs.empty())}) {
+  for (const auto& [name, given] :
+       {std::pair("--map", !options.assumed.empty()), std::pair("--symfs PID=ROOT", !options.process_symfs.empty())}) {
     if (given) data.warnings.push_back(std::string(name) + " has no effect: only recordings in perf's format have mappings of processes");
   }
 }
@@ -239,15 +246,18 @@ void report_unused_processes(const OpenRequest& options, RecordingData& data) {
 /// Says so if options name code of guests and there are no guests that could use it.
 void report_unused_guests(const OpenRequest& options, RecordingData& data) {
   std::string named;
-  for (const auto& [name, value] : {std::pair("--guestmount", &options.guestmount), std::pair("--guestkallsyms", &options.guestkallsyms),
-                                    std::pair("--guestmodules", &options.guestmodules), std::pair("--guestvmlinux", &options.guestvmlinux)}) {
+  for (const auto& [name, value] :
+       {std::pair("--guestmount", &options.guestmount), std::pair("--guestkallsyms", &options.guestkallsyms),
+        std::pair("--guestmodules", &options.guestmodules), std::pair("--guestvmlinux", &options.guestvmlinux)}) {
     if (!value->empty()) named += (named.empty() ? "" : ", ") + std::string(name);
   }
   if (named.empty()) return;
   const bool one = named.find(',') == std::string::npos;
   named += one ? " has no effect" : " have no effect";
   const size_t stretches = sampled_stretches(data);
-  const auto has_guests = [&](const SegmentIndex& index) { return runs_guests(index, data.timing, data.decoder.config, stretches, options.check); };
+  const auto has_guests = [&](const SegmentIndex& index) {
+    return runs_guests(index, data.timing, data.decoder.config, stretches, options.check);
+  };
   if (options.path != "-" && looks_like_bundle(options.path)) {
     data.warnings.push_back("a bundle is complete: " + named);
   } else if (data.kind != RecordingKind::perf || !data.arm.empty()) {
@@ -372,7 +382,12 @@ Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, co
 Status check_options_of_perf(const OpenOptions& options) {
   const std::string only = perfio::input_name(options.path) + ": only a raw capture or CoreSight snapshot takes ";
   if (!options.images.empty())
-    return Error{ErrorCode::contradictory_options, only + "files with code by address (--image); a recording of perf takes mappings (--map), and a bundle has the code with which it was made", 0};
+    return Error{
+        ErrorCode::contradictory_options,
+        only +
+            "files with code by address (--image); a recording of perf takes mappings (--map), and a bundle has the code with which it was "
+            "made",
+        0};
   if (options.clock_hz != 0)
     return Error{ErrorCode::contradictory_options, only + "a frequency of the clock; a bundle has that with which it was made", 0};
   return {};
@@ -457,7 +472,8 @@ std::vector<Finding> Recording::findings() const {
     for (Finding& finding : lost_trace_findings(stream, perfio::is_emulated(data.description))) findings.push_back(std::move(finding));
   }
   for (size_t i = 0; i < data.streams.size(); ++i) {
-    for (Finding& finding : begin_findings(data.streams[i], data.indexes[i], data.arm.empty() ? "PSB" : "A-Sync")) findings.push_back(std::move(finding));
+    for (Finding& finding : begin_findings(data.streams[i], data.indexes[i], data.arm.empty() ? "PSB" : "A-Sync"))
+      findings.push_back(std::move(finding));
   }
   RatioCheck ratio(data.decoder.config);
   for (size_t i = 0; i < data.streams.size(); ++i) {
@@ -477,8 +493,9 @@ std::vector<Finding> miscount_findings(const Recording& recording) {
   for (size_t i = 0; !data.plan && i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
-    for (Finding& finding : i < data.arm.size() ? timestamp_findings(data.streams[i], data.indexes[i], data.timing, data.arm[i].config, visit)
-                                                : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
+    for (Finding& finding : i < data.arm.size()
+                                ? timestamp_findings(data.streams[i], data.indexes[i], data.timing, data.arm[i].config, visit)
+                                : count_findings(data.streams[i], data.indexes[i], data.timing, data.decoder.config, visit))
       findings.push_back(std::move(finding));
     if (i >= data.arm.size()) continue;
     for (Finding& finding : context_findings(data, i, visit)) findings.push_back(std::move(finding));

@@ -15,8 +15,9 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMostHeldBlocks = 1U << 20;  // between two timing packets
-constexpr uint64_t kMostSearched = 1U << 22;  // blocks and marks, for all renames of a segment: the names of the others change as the times say
-constexpr size_t kMostWanted = 64;            // places that are kept for renames that follow
+// Blocks and marks, for all renames of a segment: the names of the others change as the times say.
+constexpr uint64_t kMostSearched = 1U << 22;
+constexpr size_t kMostWanted = 64;  // places that are kept for renames that follow
 
 int32_t thread_of(const Mark& mark, const AuxSegment& segment) { return mark.tid < 0 ? segment.tid : mark.tid; }
 
@@ -48,7 +49,8 @@ Stop stop_at(const std::vector<Event>& events, size_t& next, uint32_t block) {
 
 enum class Call : uint8_t { unknown, renames, other };
 
-// What a block's system call does, if "mov $NUMBER,%eax" is one of the few instructions before it ([Linux] arch/x86/entry/syscalls/syscall_64.tbl).
+// What a block's system call does, if "mov $NUMBER,%eax" is one of the few instructions before it ([Linux]
+// arch/x86/entry/syscalls/syscall_64.tbl).
 Call call_at_end(const BlockTable& table, NodeId node) {
   constexpr uint8_t kMovEax = 0xb8;
   constexpr int kFew = 4;
@@ -144,7 +146,8 @@ bool RenamePlaces::fill(Batch& batch, size_t batch_blocks) {
 bool RenamePlaces::place_next(Batch& batch, bool more) {
   const Rename& rename = renames_[next_];
   if (searched_ > kMostSearched) return true;
-  const auto later = std::ranges::find_if(batch.marks, [&](const Mark& mark) { return is_dated(mark) && !(likeliest(mark) < rename.time); });
+  const auto later =
+      std::ranges::find_if(batch.marks, [&](const Mark& mark) { return is_dated(mark) && !(likeliest(mark) < rename.time); });
   const auto end_mark = static_cast<size_t>(later - batch.marks.begin());
   if (end_mark == batch.marks.size() && more) return false;
   const Window window = window_of(batch, end_mark);
@@ -200,7 +203,8 @@ RenamePlaces::Places RenamePlaces::find_places(const Batch& batch, const Window&
 std::optional<RenamePlaces::Place> RenamePlaces::choose(Places& places, const Window& window) const {
   const Rename& rename = renames_[next_];
   size_t wanted = 1;  // places for this one and for those that follow
-  for (size_t i = next_ + 1; i < end_ && renames_[i].time < window.end && wanted < kMostWanted; ++i) wanted += renames_[i].tid == rename.tid ? 1 : 0;
+  for (size_t i = next_ + 1; i < end_ && renames_[i].time < window.end && wanted < kMostWanted; ++i)
+    wanted += renames_[i].tid == rename.tid ? 1 : 0;
   if (wanted <= places.renaming.size()) places.left.clear();
   std::vector<Place>& from = places.left;
   from.insert(from.end(), places.renaming.begin(), places.renaming.end());
@@ -209,7 +213,8 @@ std::optional<RenamePlaces::Place> RenamePlaces::choose(Places& places, const Wi
   const bool ends = window.end != kTimeMax && window.begin < window.end;
   if (!ends && from.size() > 1 && from.back().block == window.end_block) from.pop_back();  // the end of the trace, most likely
   from.resize(from.size() - std::min(wanted, from.size()) + 1);
-  const auto passed = static_cast<double>(rename.time.value - window.begin.value), all = static_cast<double>(window.end.value - window.begin.value);
+  const auto passed = static_cast<double>(rename.time.value - window.begin.value),
+             all = static_cast<double>(window.end.value - window.begin.value);
   const double ran = static_cast<double>(places.ran) * (ends ? passed / all : 1);
   return *std::ranges::min_element(from, {}, [ran](const Place& place) { return std::abs(static_cast<double>(place.ran) - ran); });
 }

@@ -23,18 +23,21 @@ struct Rename {
 /// Returns those of one thread.
 [[nodiscard]] std::vector<Rename> renames_of(const RecordingData& data, int32_t tid);
 
-/// Decodes as another decoder does, and narrows the times of the flow around renames: the flow before one has a lower time, and the flow after it has
-/// no lower time. So all times that may be taken for a place in the flow give it the same name, whether a packet gives them or an estimate.
+/// Decodes as another decoder does, and narrows the times of the flow around renames: the flow before one has a lower time, and the flow
+/// after it has no lower time. So all times that may be taken for a place in the flow give it the same name, whether a packet gives them or
+/// an estimate.
 ///
 /// The kernel writes the record in a system call of the thread ([Linux] perf_event_comm()). So of the flow between two timing packets,
 /// the rename has one of these places:
-///  - a pause of user-only trace that a branch out of the traced region began: not an interrupt, and not another system call, if its number shows;
+///  - a pause of user-only trace that a branch out of the traced region began: not an interrupt, and not another system call, if its number
+///    shows;
 ///  - in traced kernel code, or where it returns to user code.
-/// Several such places are told apart by the system call's number or else by the instructions up to them, and several renames have different ones. Without
-/// such a place, another thread wrote the record (/proc/PID/task/TID/comm): it says nothing about this thread's flow, whose times stay as they are.
+/// Several such places are told apart by the system call's number or else by the instructions up to them, and several renames have
+/// different ones. Without such a place, another thread wrote the record (/proc/PID/task/TID/comm): it says nothing about this thread's
+/// flow, whose times stay as they are.
 ///
-/// Limitation: the place is a guess if several places remain between two timing packets. Of thousands of renames in a segment, only the first
-/// have one.
+/// Limitation: the place is a guess if several places remain between two timing packets. Of thousands of renames in a segment, only the
+/// first have one.
 class RenamePlaces final : public FlowDecoder {
  public:
   using Renames = std::vector<Rename>;
@@ -82,11 +85,11 @@ class RenamePlaces final : public FlowDecoder {
   const Renames& renames_;
   const ContextTrack& contexts_;
   AuxSegment segment_;
-  size_t next_ = 0, end_ = 0;    ///< of renames_: those in the segment's time that have no place yet
-  uint64_t searched_ = 0;         ///< blocks and marks of the segment in the windows of renames
+  size_t next_ = 0, end_ = 0;         ///< of renames_: those in the segment's time that have no place yet
+  uint64_t searched_ = 0;             ///< blocks and marks of the segment in the windows of renames
   uint32_t placed_block_ = kNoBlock;  ///< the place of the last one, in the batch
-  TimeNs floor_ = kTimeMin;      ///< the flow from here on is not before it; kTimeMin: its times say so themselves
-  Batch held_, read_;            ///< held_: flow that a rename may be in
+  TimeNs floor_ = kTimeMin;           ///< the flow from here on is not before it; kTimeMin: its times say so themselves
+  Batch held_, read_;                 ///< held_: flow that a rename may be in
 };
 
 }  // namespace ptd

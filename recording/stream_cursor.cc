@@ -13,13 +13,13 @@ struct StreamCursor::State {
   const Recording* recording = nullptr;
   uint32_t stream = 0;
   Interval time;
-  uint64_t at = 0;  ///< stream offset of the next segment
+  uint64_t at = 0;                               ///< stream offset of the next segment
   uint64_t last_offset = Recording::kStreamEnd;  ///< segments that begin there or later are not wanted
-  std::unique_ptr<FlowDecoder> decoder;  ///< made for the first segment: a stream without any needs no memory
+  std::unique_ptr<FlowDecoder> decoder;          ///< made for the first segment: a stream without any needs no memory
   AuxSegment segment;
   std::vector<std::byte> scratch;
   bool in_segment = false;
-  bool past_end = false;  ///< the segment is after `time`
+  bool past_end = false;       ///< the segment is after `time`
   uint64_t decoded_bytes = 0;  ///< of segments that are over
   std::function<bool()> goes_on;
   std::function<bool(uint64_t segment)> goes_past_end;
@@ -80,7 +80,8 @@ void StreamCursor::set_range(uint64_t first_offset, uint64_t last_offset) {
 uint64_t StreamCursor::segment_offset() const { return state_->segment.stream_offset_bytes; }
 
 FlowItem StreamCursor::next() {
-  if (state_->is_over()) [[unlikely]] return FlowItem::end;
+  if (state_->is_over()) [[unlikely]]
+    return FlowItem::end;
   FlowItem item = state_->cursor.next();
   while (item == FlowItem::end && state_->fill()) item = state_->cursor.next();
   return item;

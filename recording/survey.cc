@@ -86,7 +86,8 @@ class SurveyCollector {
     rings_.add(record);
     const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
     if (lost != nullptr) ++survey_.lost.lost_records, survey_.lost.records += lost->count;
-    if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0) return take_guest(record, *ring);
+    if (const RingIndex::Ring* ring = rings_.find(record.sample_id.id); ring != nullptr && ring->machine_pid > 0)
+      return take_guest(record, *ring);
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);
     survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
@@ -148,7 +149,9 @@ class SurveyCollector {
     survey_.lost.aux_truncated += (aux.flags & kAuxTruncated) != 0 ? 1 : 0;
     survey_.lost.aux_partial += (aux.flags & kAuxPartial) != 0 ? 1 : 0;
     survey_.lost.aux_collision += (aux.flags & kAuxCollision) != 0 ? 1 : 0;
-    if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
+    if (record.sample_id.has_time)
+      aux_times_.push_back(
+          {record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}, aux.aux_offset_bytes + aux.aux_size_bytes});
   }
   void on(const perfio::Record&, const perfio::AuxtraceErrorRecord& error) {
     if (error.code == perfio::kRewrittenCode) rewritten_.push_back(error);
@@ -296,8 +299,9 @@ void SurveyCollector::finish(const OpenRequest& options, int64_t recorded_at_ns,
     const bool is_dump = is_jitdump_path(line.path);
     const uint64_t offset = is_dump ? 0 : mapped.file_offset_bytes, size = is_dump ? 1 : mapped.size_bytes;
     const auto own = options.process_symfs.find(mapped.pid);
-    const FoundCode code = image.source.find({line.path, line.build_id, offset, size, own == options.process_symfs.end() ? nullptr : &own->second, mapped.pid,
-                                              mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
+    const FoundCode code =
+        image.source.find({line.path, line.build_id, offset, size, own == options.process_symfs.end() ? nullptr : &own->second, mapped.pid,
+                           mapped.address, mapped.time_ns, mapped.file_id, mapped.shared});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);
     line.from = line.found ? name(code.place) : "";
@@ -368,7 +372,8 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   const bool directory = ::stat(options.path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
   survey.form = directory ? "perf.data directory" : "perf.data file";
   survey.file_bytes = reader.size_bytes();
-  survey.kernel_copy = std::ranges::any_of(reader.kcore_dirs(), [](const std::string& dir) { return !dir.substr(dir.rfind('/') + 1).starts_with("kcore_dir__"); });
+  survey.kernel_copy = std::ranges::any_of(
+      reader.kcore_dirs(), [](const std::string& dir) { return !dir.substr(dir.rfind('/') + 1).starts_with("kcore_dir__"); });
   take_origin(origin_of(reader), survey);
   if (collector.etm().valid) {
     take_etm_event(collector.etm(), reader, survey);
@@ -440,7 +445,8 @@ Survey survey_of(const Recording& recording) {
     const auto pid = pids.find(tid);
     survey.threads.push_back({pid == pids.end() ? -1 : pid->second, tid, name});
   }
-  for (const Guest& guest : guests_of(recording.contexts())) survey.guests.push_back({guest.pid, 0, has_kernel_code(recording.timeline(), guest.machine)});
+  for (const Guest& guest : guests_of(recording.contexts()))
+    survey.guests.push_back({guest.pid, 0, has_kernel_code(recording.timeline(), guest.machine)});
   const pt::Config& config = recording.decoder_options().config;
   for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
     if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);

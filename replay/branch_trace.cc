@@ -14,7 +14,8 @@ namespace {
 /// Returns whether the bytes of blocks are those in memory at one time.
 class SameCode {
  public:
-  SameCode(ReplayMemory& memory, const ReplayPlace& now) : memory_(&memory), space_(now.space), when_(memory.time_of(now.space, *now.block, now.time)) {}
+  SameCode(ReplayMemory& memory, const ReplayPlace& now)
+      : memory_(&memory), space_(now.space), when_(memory.time_of(now.space, *now.block, now.time)) {}
   bool check(const BlockInfo& info) {
     const auto [known, is_new] = known_.try_emplace(&info, false);
     if (is_new) {

@@ -1,9 +1,10 @@
 // CallMoves: see call_moves.h.
 #include "replay/call_moves.h"
-#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <initializer_list>
+
+#include "ptdecode/guest.h"
 
 namespace ptd::replay {
 
@@ -14,12 +15,13 @@ bool sets_up_x86_frame(const BlockInfo& block, Ip ip) {
   const Bytes bytes{block.first_byte, block.size_bytes};
   Bytes code = bytes.subspan(std::min<uint64_t>(ip - block.ip, bytes.size()));
   const auto take = [&code](std::initializer_list<unsigned> bytes) {
-    const bool fits = code.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), code.begin(), [](unsigned a, std::byte b) { return std::byte(a) == b; });
+    const bool fits = code.size() >= bytes.size() &&
+                      std::equal(bytes.begin(), bytes.end(), code.begin(), [](unsigned a, std::byte b) { return std::byte(a) == b; });
     if (fits) code = code.subspan(bytes.size());
     return fits;
   };
   if (block.mode != ExecMode::bits64 && block.mode != ExecMode::bits32) return false;
-  (void)(take({0xf3, 0x0f, 0x1e, 0xfa}) || take({0xf3, 0x0f, 0x1e, 0xfb}));                              // endbr64, endbr32
+  (void)(take({0xf3, 0x0f, 0x1e, 0xfa}) || take({0xf3, 0x0f, 0x1e, 0xfb}));                             // endbr64, endbr32
   return take({0x55}) && (take({0x48, 0x89, 0xe5}) || take({0x48, 0x8b, 0xec}) || take({0x89, 0xe5}));  // push rbp; mov rsp, rbp
 }
 
@@ -38,8 +40,9 @@ const CallMoves::Line& CallMoves::line_of(SpaceId space, Ip ip, TimeNs when) {
   return entry.line;
 }
 
-// Whether a function begins at `ip` with the set-up of its frame, which moves by lines pass. GDB looks for a frame pointer in x86 code. In Arm code, the
-// set-up is the first row of the function's lines, unless a second row begins at the same address: optimized code may have no set-up.
+// Whether a function begins at `ip` with the set-up of its frame, which moves by lines pass. GDB looks for a frame pointer in x86 code. In
+// Arm code, the set-up is the first row of the function's lines, unless a second row begins at the same address: optimized code may have no
+// set-up.
 bool CallMoves::sets_up_frame(const BlockInfo& block, const Line& line, SpaceId space, Ip ip, TimeNs when) {
   const bool is_arm = block.mode == ExecMode::a64 || block.mode == ExecMode::a32 || block.mode == ExecMode::t32;
   if (!is_arm) return sets_up_x86_frame(block, ip);
@@ -119,7 +122,8 @@ CallMoves::Past CallMoves::past_of(ThreadKey thread) {
   past.walk = ThreadWalk(past.start, thread, functions_);
   uint64_t budget = ~uint64_t{0};  // the past is bounded
   while (past.walk.passed() < past.instructions && past.walk.enter(budget) == Item::piece) note_piece(past);
-  // The branch before the position leads to the thread's next instruction, if that is near. If it comes after a gap, nothing before it is connected.
+  // The branch before the position leads to the thread's next instruction, if that is near. If it comes after a gap, nothing before it is
+  // connected.
   ThreadWalk ahead(past.walk);
   uint64_t near = kNearBlocks;
   for (Item item = ahead.enter(near); item != Item::budget; item = ahead.enter(near)) {
@@ -221,8 +225,8 @@ MoveResult CallMoves::forward(ThreadKey thread, const Decide& decide) {
   }
 }
 
-// GDB's rules: where the flow goes on in the middle of a line, it passes the rest of that line. It passes a row that is no statement, too, and
-// the line is still that of the statement before.
+// GDB's rules: where the flow goes on in the middle of a line, it passes the rest of that line. It passes a row that is no statement, too,
+// and the line is still that of the statement before.
 MoveResult CallMoves::next(ThreadKey thread, const Advance& how) {
   size_t depth = 0;
   Line line;
@@ -251,17 +255,23 @@ MoveResult CallMoves::next(ThreadKey thread, const Advance& how) {
       skips_set_up = enters;
       return Decision::pass_one;
     }
-    if (returned) depth = now;
-    else if (place.ip >= below && place.ip <= above) return Decision::pass_one;
+    if (returned)
+      depth = now;
+    else if (place.ip >= below && place.ip <= above)
+      return Decision::pass_one;
     if (here.line == 0) return returned || line.line != 0 ? Decision::stop : Decision::pass_one;
     if (skips_set_up && !returned) return here.begins() ? Decision::stop : Decision::pass_one;
     if (start == row) return Decision::pass_one;
     const bool is_other = here.begins() && !here.is_same(line);
     if (is_other && here.is_statement) return Decision::stop;
-    if (how.upward && !returned && !here.is_statement && here.is_same(line)) above = place.ip;
-    else above = {};
-    if (!is_other) line = here;
-    else if (returned) line = {};  // any statement is of another line
+    if (how.upward && !returned && !here.is_statement && here.is_same(line))
+      above = place.ip;
+    else
+      above = {};
+    if (!is_other)
+      line = here;
+    else if (returned)
+      line = {};  // any statement is of another line
     row = start;
     skips_set_up = false;
     return Decision::pass_one;

@@ -16,8 +16,8 @@ namespace ptd::replay {
 
 /// An active function of a thread.
 struct CallFrame {
-  Ip ip;     ///< the next instruction; of a caller, the one to which the callee returns
-  Ip entry;  ///< where the function was entered; 0: before the part of the flow that was looked at
+  Ip ip;                        ///< the next instruction; of a caller, the one to which the callee returns
+  Ip entry;                     ///< where the function was entered; 0: before the part of the flow that was looked at
   bool is_interrupted = false;  ///< an interrupt or a signal came before `ip`
 };
 
@@ -39,19 +39,19 @@ struct MoveResult {
   enum class Why : uint8_t {
     done,
     breakpoint,
-    gap,     ///< the flow is lost here; the position is after the gap
-    window,  ///< another snapshot or AUX sample begins here; the position is after the edge
-    edge,    ///< the end of the recording, or the beginning
-    budget,  ///< enough was looked at, or the move was interrupted; another call goes on from the position
-    unknown, ///< nothing is known of the caller; the position has not moved
+    gap,      ///< the flow is lost here; the position is after the gap
+    window,   ///< another snapshot or AUX sample begins here; the position is after the edge
+    edge,     ///< the end of the recording, or the beginning
+    budget,   ///< enough was looked at, or the move was interrupted; another call goes on from the position
+    unknown,  ///< nothing is known of the caller; the position has not moved
   };
   Why why = Why::done;
 };
 
-/// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move, except where GDB has one of its own: at the function
-/// that the dynamic linker calls when libraries come or go. A move looks at most at
-/// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kPastBlocks blocks before the position, back to the last gap of the
-/// thread or the last edge of a window of trace. Not thread-safe. The session must outlive it.
+/// Moves the position of a session along the flow of one thread. Breakpoints of the session stop each move, except where GDB has one of its
+/// own: at the function that the dynamic linker calls when libraries come or go. A move looks at most at
+/// kMostBlocks blocks, also of other threads. The backtrace, and moves backward, look at up to kPastBlocks blocks before the position, back
+/// to the last gap of the thread or the last edge of a window of trace. Not thread-safe. The session must outlive it.
 class CallMoves {
  public:
   static constexpr uint64_t kMostBlocks = 1U << 26, kPastBlocks = 1U << 22;
@@ -62,13 +62,13 @@ class CallMoves {
   void set_interrupted(std::function<bool()> interrupted) { interrupted_ = std::move(interrupted); }
 
   [[nodiscard]] Backtrace backtrace(ThreadKey thread);
-  /// Moves to the next instruction or line of the function, or of its caller after its return. Stops where GDB does: where a statement of another
-  /// line begins, and after the set-up of a frame.
+  /// Moves to the next instruction or line of the function, or of its caller after its return. Stops where GDB does: where a statement of
+  /// another line begins, and after the set-up of a frame.
   MoveResult next(ThreadKey thread, const Advance& how);
   /// Moves after the return of the function.
   MoveResult finish(ThreadKey thread);
-  /// Moves to the previous instruction of the function, or to the beginning of its previous line; from its first instruction, to the call. With
-  /// `into`, to the last instruction or line of a callee.
+  /// Moves to the previous instruction of the function, or to the beginning of its previous line; from its first instruction, to the call.
+  /// With `into`, to the last instruction or line of a callee.
   MoveResult reverse_next(ThreadKey thread, MoveUnit unit, bool into);
   /// Moves before the call of the function.
   MoveResult reverse_finish(ThreadKey thread);
@@ -99,9 +99,10 @@ class CallMoves {
   /// The flow before the position, as far back as it is connected.
   struct Past {
     ReplayCursor start;
-    ThreadWalk walk;                     ///< at the thread's next instruction, after the events that precede it
-    uint64_t instructions = 0;           ///< of the thread, up to the position
-    MoveResult::Why before = MoveResult::Why::gap;  ///< the start: a gap (or more than was looked at), the edge of a window, the beginning of the recording
+    ThreadWalk walk;            ///< at the thread's next instruction, after the events that precede it
+    uint64_t instructions = 0;  ///< of the thread, up to the position
+    /// The start: a gap (or more than was looked at), the edge of a window, the beginning of the recording.
+    MoveResult::Why before = MoveResult::Why::gap;
     std::deque<Piece> pieces;            ///< the last ones before it, oldest first; at most kMostPieces
     std::vector<Last> last;              ///< by depth
     std::optional<uint64_t> breakpoint;  ///< instructions passed before the last breakpoint
@@ -136,8 +137,8 @@ class CallMoves {
   ReplaySession* session_;
   FunctionLookup functions_;
   std::function<bool()> interrupted_;
-  bool stopped_ = false;  // by it, since the beginning of the move
-  uint64_t looked_ = 0;   // blocks since it was called last
+  bool stopped_ = false;                           // by it, since the beginning of the move
+  uint64_t looked_ = 0;                            // blocks since it was called last
   std::unordered_map<uint64_t, KnownLine> lines_;  // by address
 };
 

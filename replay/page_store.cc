@@ -18,10 +18,10 @@ struct PageStore::Decode {
   std::unique_ptr<FlowDecoder> decoder;
   std::vector<std::byte> scratch;
   AuxSegment segment;
-  bool is_open = false;       ///< `segment` has more pages
-  bool is_window = false;     ///< `segment` begins a window, whose edge is not in a page yet
-  uint32_t next_number = 0;   ///< of the next page
-  TimeNs latest;              ///< no time of the segment is later
+  bool is_open = false;      ///< `segment` has more pages
+  bool is_window = false;    ///< `segment` begins a window, whose edge is not in a page yet
+  uint32_t next_number = 0;  ///< of the next page
+  TimeNs latest;             ///< no time of the segment is later
   FlowCursor cursor;
   EventJoin join;
   Batch batch;

@@ -13,7 +13,8 @@
 
 namespace ptd::replay {
 
-/// Blocks with nothing between them, or one event, or one gap, with its context. The edge between two windows of trace is an item of kind `gap`, too.
+/// Blocks with nothing between them, or one event, or one gap, with its context. The edge between two windows of trace is an item of kind
+/// `gap`, too.
 struct Stretch {
   FlowItem kind = FlowItem::blocks;  ///< blocks, event or gap
   uint32_t first = 0, count = 1;     ///< index into the list of this kind, and the number of blocks
@@ -26,8 +27,8 @@ struct Stretch {
 /// A part of a segment: at most about kPageItems blocks, or stretches.
 struct Page {
   uint32_t stream = 0, number = 0;
-  uint64_t offset_bytes = 0;      ///< stream offset of the segment
-  bool is_last = false;           ///< of its segment
+  uint64_t offset_bytes = 0;  ///< stream offset of the segment
+  bool is_last = false;       ///< of its segment
   std::vector<Block> blocks;
   std::vector<Stretch> stretches;
   std::vector<Event> events;
@@ -36,8 +37,8 @@ struct Page {
 };
 using PagePtr = std::shared_ptr<const Page>;
 
-/// Decodes pages on demand with one decoder for each stream. Memory is bounded by kCacheBytes, the pages that callers hold, and the decoders'
-/// tables of code. Not thread-safe. The recording must outlive the store.
+/// Decodes pages on demand with one decoder for each stream. Memory is bounded by kCacheBytes, the pages that callers hold, and the
+/// decoders' tables of code. Not thread-safe. The recording must outlive the store.
 class PageStore {
  public:
   static constexpr size_t kPageItems = 1U << 16;

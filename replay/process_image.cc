@@ -71,8 +71,8 @@ std::string ProcessImage::library_list() const {
   for (size_t i = has_program_ ? 1 : 0; i < files_.size(); ++i) {
     const MappedElf& mapped = files_[i];
     if (mapped.elf->dynamic_address() == 0) continue;
-    list += "<library name=\"" + xml(mapped.elf->path()) + "\" lm=\"" + hex(mapped.section->ip) + "\" l_addr=\"" + hex(mapped.bias) + "\" l_ld=\"" +
-            hex(mapped.bias + mapped.elf->dynamic_address()) + "\" lmid=\"0x0\"/>\n";
+    list += "<library name=\"" + xml(mapped.elf->path()) + "\" lm=\"" + hex(mapped.section->ip) + "\" l_addr=\"" + hex(mapped.bias) +
+            "\" l_ld=\"" + hex(mapped.bias + mapped.elf->dynamic_address()) + "\" lmid=\"0x0\"/>\n";
   }
   return list + "</library-list-svr4>\n";
 }

@@ -219,7 +219,8 @@ ReplayPlace ReplayCursor::place(uint32_t block, uint32_t insn) {
 std::optional<ReplayPlace> ReplayCursor::next_place(ThreadKey thread, size_t most_items) const {
   ReplayCursor ahead(*this);
   for (size_t i = 0; i < most_items && ahead.enter_next(); ++i) {
-    if (ahead.item().kind == FlowItem::blocks && (thread == kNoThread || ahead.thread() == thread)) return ahead.place(ahead.block_, ahead.insn_);
+    if (ahead.item().kind == FlowItem::blocks && (thread == kNoThread || ahead.thread() == thread))
+      return ahead.place(ahead.block_, ahead.insn_);
     ahead.leave_forward();
   }
   return std::nullopt;

@@ -61,8 +61,8 @@ class ReplayCursor {
   /// Leaves an event or a gap after it (before it).
   void leave_forward();
   void leave_backward();
-  /// After enter_previous(): leaves the item after it, unless the position is between two of its instructions. At the end of an item there is no
-  /// next instruction in it.
+  /// After enter_previous(): leaves the item after it, unless the position is between two of its instructions. At the end of an item there
+  /// is no next instruction in it.
   void step_out();
 
   /// For blocks: the number of those before the position; the instructions of the next one that are before it.

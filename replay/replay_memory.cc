@@ -1,6 +1,5 @@
 // ReplayMemory: see replay_memory.h.
 #include "replay/replay_memory.h"
-#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptdecode/guest.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd::replay {
@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kMostElfSections = 1U << 16;
 
-/// Returns the part of a file's segment from `address` (p_vaddr) on. Bytes of a page outside of the segment's file range are not part of it.
+/// Returns the part of a file's segment from `address` (p_vaddr) on. Bytes of a page outside of the segment's file range are not part of
+/// it.
 Bytes segment_bytes(const ElfFile& elf, uint64_t address) {
   for (const ElfSegment& segment : elf.segments()) {
     if (segment.writable || address < segment.address || address - segment.address >= segment.file_size_bytes) continue;
@@ -48,8 +49,8 @@ size_t confirmations(const ElfFile& elf, uint64_t bias, const Places& places) {
   }));
 }
 
-/// Returns the segment that a section maps; null if it maps none. Segments may share a page of the file (as lld lays them out), which is then mapped
-/// once for each: the segment is that whose bias agrees with most sections; of several, an executable one.
+/// Returns the segment that a section maps; null if it maps none. Segments may share a page of the file (as lld lays them out), which is
+/// then mapped once for each: the segment is that whose bias agrees with most sections; of several, an executable one.
 const ElfSegment* segment_of(const Section& section, const ElfFile& elf, const Places& places) {
   const uint64_t first = section.file_offset_bytes, end = first + std::min(section.size_bytes, ~first);
   const ElfSegment* best = nullptr;
@@ -126,7 +127,8 @@ TimeNs ReplayMemory::time_of(SpaceId space, const BlockInfo& block, TimeNs near)
   std::vector<TimeNs> times;
   const auto add = [&](Interval live) {
     if (live.first != kTimeMin) times.push_back(live.first);
-    if (live.last != kTimeMax && live.last != kTimeMin) times.push_back(TimeNs{live.last.value - 1});  // at the moment of a change, memory has the newer code
+    // At the moment of a change, memory has the newer code.
+    if (live.last != kTimeMax && live.last != kTimeMin) times.push_back(TimeNs{live.last.value - 1});
   };
   for (const SectionId id : sections_over(of, block.ip, block.size_bytes)) add(timeline.section(id).live);
   for (const SiteId site : timeline.sites_in(of, block.ip, block.size_bytes)) {
@@ -146,10 +148,12 @@ std::vector<MappedElf> ReplayMemory::files(SpaceId space, TimeNs when) {
   for (const MappedElf& mapped : elves_) {
     const SectionId id = timeline.section_at(space, mapped.section->ip, when);
     if (id == kNoSection || &timeline.section(id) != mapped.section) continue;
-    const bool known = std::any_of(live.begin(), live.end(), [&](const MappedElf& other) { return other.elf == mapped.elf && other.bias == mapped.bias; });
+    const bool known =
+        std::any_of(live.begin(), live.end(), [&](const MappedElf& other) { return other.elf == mapped.elf && other.bias == mapped.bias; });
     if (!known) live.push_back(mapped);
   }
-  std::stable_sort(live.begin(), live.end(), [](const MappedElf& a, const MappedElf& b) { return a.section->live.first < b.section->live.first; });
+  std::stable_sort(live.begin(), live.end(),
+                   [](const MappedElf& a, const MappedElf& b) { return a.section->live.first < b.section->live.first; });
   return live;
 }
 

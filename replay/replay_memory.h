@@ -31,8 +31,8 @@ class ReplayMemory {
   ///  - Segments of the mapped ELF files that are not writable. Nothing else is known.
   size_t read(SpaceId space, Ip ip, TimeNs when, std::span<std::byte> out);
 
-  /// Returns the time nearest to `near` at which memory holds the code of a block that was executed in `space`; `near` if there is none. The likeliest time of
-  /// an execution may be before that of the record of its code.
+  /// Returns the time nearest to `near` at which memory holds the code of a block that was executed in `space`; `near` if there is none.
+  /// The likeliest time of an execution may be before that of the record of its code.
   TimeNs time_of(SpaceId space, const BlockInfo& block, TimeNs near);
   /// Returns the sections that the `size_bytes` bytes at `ip` had at any time, in order of id.
   [[nodiscard]] std::vector<SectionId> sections_over(SpaceId space, Ip ip, uint64_t size_bytes) const;

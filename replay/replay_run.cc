@@ -81,7 +81,8 @@ void ReplayRun::note_event() {
   const TimeNs time = cursor_->item().time;
   if ((event.flags & (kEventStatus | kEventSyscall)) != 0) return;
   if (event.kind == EventKind::async_branch) {
-    const char* what = (event.flags & kEventBreakpoint) != 0 ? "breakpoint instruction hit at " : "asynchronous branch (interrupt, fault or trap) at ";
+    const char* what =
+        (event.flags & kEventBreakpoint) != 0 ? "breakpoint instruction hit at " : "asynchronous branch (interrupt, fault or trap) at ";
     note(thread, time, what + from + " to " + to);
   } else if (event.kind == EventKind::overflow) {
     note(thread, time, "overflow: the processor lost packets");
@@ -97,8 +98,9 @@ void ReplayRun::note_event() {
     if (before->tid != cursor_->item().tid) return;
     if (async && left->from == event.to) return;
     if (!async && (left->aux == 0 || left->aux == event.to.value)) return;
-    note(thread, time, std::string(async ? "asynchronous" : "tracing stopped at") + (async ? " branch at " : " ") + hex(left->from) +
-                           ": the traced code continues at " + to + " (signal or other transfer by the kernel)");
+    note(thread, time,
+         std::string(async ? "asynchronous" : "tracing stopped at") + (async ? " branch at " : " ") + hex(left->from) +
+             ": the traced code continues at " + to + " (signal or other transfer by the kernel)");
   }
 }
 
@@ -135,7 +137,8 @@ bool ReplayRun::stops(ThreadKey thread) const {
 
 bool ReplayRun::leaves_space() const {
   const Stretch& item = cursor_->item();
-  return request_.space != kNoSpace && item.kind == FlowItem::blocks && item.space != request_.space && item.space != kKernelSpace && item.space != kNoSpace;
+  return request_.space != kNoSpace && item.kind == FlowItem::blocks && item.space != request_.space && item.space != kKernelSpace &&
+         item.space != kNoSpace;
 }
 
 // An instruction that faults does not retire, so no position shows where the flow of a thread ended.
@@ -148,7 +151,8 @@ void ReplayRun::note_ends() {
     const bool is_event = back.item().kind == FlowItem::event;
     const bool is_end = is_event && back.event().kind == EventKind::async_disabled && (back.event().flags & kEventHasFrom) != 0;
     if (is_end && !known[back.stream()])
-      note(back.thread(), back.item().time, "the flow ends before the instruction at " + hex(back.event().from) + ": fault, signal or interrupt");
+      note(back.thread(), back.item().time,
+           "the flow ends before the instruction at " + hex(back.event().from) + ": fault, signal or interrupt");
     if (is_end || !is_event) known[back.stream()] = true;
     if (back.item().kind == FlowItem::blocks) {
       back.set_backward(0, 0);
@@ -179,7 +183,8 @@ void ReplayRun::step_back() {
   cursor_->set_backward(block, insn);
 }
 
-// Backward, into the flow of an earlier program. Its last instruction becomes the next one, so that everything that is read belongs to that program.
+// Backward, into the flow of an earlier program. Its last instruction becomes the next one, so that everything that is read belongs to that
+// program.
 RunResult ReplayRun::leave_space() {
   const ThreadKey thread = cursor_->thread();
   const bool steps = request_.step == thread || request_.step == kAnyThread;
@@ -213,8 +218,8 @@ RunResult ReplayRun::after_gap(ThreadKey thread) {
   return cursor_->next_place() ? RunResult{StopReason::gap, thread} : at_end();
 }
 
-// Moves `ahead`, which is after flow of the thread in `stream`, to what cuts the thread's next instruction off: a gap or the edge of a window. Returns whether
-// flow of other threads comes before that; nothing if the next instruction is the successor.
+// Moves `ahead`, which is after flow of the thread in `stream`, to what cuts the thread's next instruction off: a gap or the edge of a
+// window. Returns whether flow of other threads comes before that; nothing if the next instruction is the successor.
 std::optional<bool> ReplayRun::cut_ahead(ReplayCursor& ahead, ThreadKey thread, uint32_t stream) {
   constexpr int kMostItems = 1 << 16;
   WindowEdge edge;
@@ -232,8 +237,8 @@ std::optional<bool> ReplayRun::cut_ahead(ReplayCursor& ahead, ThreadKey thread, 
   return std::nullopt;
 }
 
-// What cuts the thread's next instruction off belongs to the step: it is the reason why that instruction is not the successor. The step passes the flow of
-// other threads that comes before it.
+// What cuts the thread's next instruction off belongs to the step: it is the reason why that instruction is not the successor. The step
+// passes the flow of other threads that comes before it.
 std::optional<RunResult> ReplayRun::after_step(ThreadKey thread) {
   ReplayCursor ahead(*cursor_);
   const uint32_t stream = cursor_->stream();

@@ -36,8 +36,9 @@ enum class StopReason : uint8_t {
   breakpoint,  ///< before the instruction at a breakpoint
   gap,         ///< the flow was lost here, or a step reached the edge of a window of trace
   time,        ///< a chosen time was passed
-  space,       ///< before flow of another user space: the process has executed a program. Backward: before the last instruction that ran earlier
-  edge,        ///< the end of the recording, or its beginning
+  /// Before flow of another user space: the process has executed a program. Backward: before the last instruction that ran earlier.
+  space,
+  edge,  ///< the end of the recording, or its beginning
 };
 
 /// What a run passed that its user wants to know.
@@ -51,10 +52,11 @@ struct RunRequest {
   bool backward = false;
   ThreadKey step = kNoThread;     ///< stop after an instruction of this thread, or of any (kAnyThread)
   ThreadKey resumed = kNoThread;  ///< a breakpoint at the next instruction of this thread has been reported already
-  std::vector<ThreadKey> only;    ///< sorted: the flow of other threads passes, without a stop at their breakpoints and gaps; empty: all threads stop
-  std::vector<TimeNs> times;      ///< stop where one of these is passed
-  SpaceId space = kNoSpace;       ///< stop at user code of another space; kNoSpace: do not
-  bool keeps_notes = false;       ///< of the run before: it is part of the same movement
+  /// sorted: the flow of other threads passes, without a stop at their breakpoints and gaps; empty: all threads stop.
+  std::vector<ThreadKey> only;
+  std::vector<TimeNs> times;  ///< stop where one of these is passed
+  SpaceId space = kNoSpace;   ///< stop at user code of another space; kNoSpace: do not
+  bool keeps_notes = false;   ///< of the run before: it is part of the same movement
 };
 
 struct RunResult {
@@ -110,11 +112,11 @@ class ReplayRun {
   ReplayCursor* cursor_;
   BreakSet breaks_;
   RunRequest request_;
-  bool first_ = true;           // no instruction has been passed
-  bool gap_behind_ = false;     // backward: a gap was passed, and the instruction before it not yet
-  bool window_behind_ = false;  // the same of the edge of a window, at which steps stop
+  bool first_ = true;               // no instruction has been passed
+  bool gap_behind_ = false;         // backward: a gap was passed, and the instruction before it not yet
+  bool window_behind_ = false;      // the same of the edge of a window, at which steps stop
   std::optional<WindowEdge> edge_;  // of the thread that steps, after an edge was passed
-  TimeNs before_;               // of the last item
+  TimeNs before_;                   // of the last item
   std::vector<ReplayNote> notes_;
   uint64_t more_notes_ = 0, windows_ = 0;
   bool passed_others_ = false;

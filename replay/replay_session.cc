@@ -54,7 +54,8 @@ std::optional<ReplayPlace> ReplaySession::find_place(ThreadKey thread) {
     for (const StreamInfo& stream : recording_->streams()) {
       if (stream.cpu < 0) continue;
       const auto& switches = recording_->contexts().switches(stream.cpu);
-      auto at = std::upper_bound(switches.begin(), switches.end(), now, [](TimeNs time, const ContextTrack::Switch& to) { return time < to.time; });
+      auto at = std::upper_bound(switches.begin(), switches.end(), now,
+                                 [](TimeNs time, const ContextTrack::Switch& to) { return time < to.time; });
       at = std::find_if(at, switches.end(), [&](const ContextTrack::Switch& to) { return to.to.tid == known->second.tid; });
       if (at != switches.end()) next = std::min(next, at->time);
     }

@@ -40,8 +40,8 @@ class ReplaySession {
   std::optional<ReplayPlace> place_of(ThreadKey thread);
   /// Returns the time at which the code of a place was live: its time, unless that is before the code's record.
   TimeNs code_time(const ReplayPlace& place);
-  /// Reads memory as ReplayMemory::read(), for a thread at its next instruction, at the time of its code. The bytes of the block that contains this are
-  /// those that the processor executed.
+  /// Reads memory as ReplayMemory::read(), for a thread at its next instruction, at the time of its code. The bytes of the block that
+  /// contains this are those that the processor executed.
   size_t read(ThreadKey thread, Ip ip, std::span<std::byte> out);
   /// Returns the files of a thread's process.
   ProcessImage image_of(ThreadKey thread);

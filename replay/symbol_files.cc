@@ -39,14 +39,16 @@ class NameSearch {
       if (symbol) {
         if (symbol->start.value >= first && (names_.empty() || names_.back().ip != symbol->start))
           names_.push_back({symbol->start, symbol->size_bytes, symbol->name});
-        if (symbol->size_bytes < end - first && symbol->start.value + symbol->size_bytes > at) next = symbol->start.value + symbol->size_bytes;
+        if (symbol->size_bytes < end - first && symbol->start.value + symbol->size_bytes > at)
+          next = symbol->start.value + symbol->size_bytes;
       }
       if (next <= at) break;
       at = next;
     }
     if (names_.size() == named_) return;
     named_ = names_.size();
-    const bool joins = !regions_.empty() && first >= regions_.back().first && (first - regions_.back().end < kJoinedBytes || regions_.size() >= kMostRegions);
+    const bool joins = !regions_.empty() && first >= regions_.back().first &&
+                       (first - regions_.back().end < kJoinedBytes || regions_.size() >= kMostRegions);
     if (joins) {
       regions_.back().end = std::max(regions_.back().end, end);
     } else {
@@ -96,7 +98,8 @@ constexpr std::string_view kGdbCommands =
     "    thread apply $replay_thread -q echo\n"
     "  end\n"
     "end\n"
-    "# The next two: the stepi does not move, and makes GDB select the thread that executes then. Moves to a time in seconds: replay-seek 24.3417\n"
+    "# The next two: the stepi does not move, and makes GDB select the thread that executes then. Moves to a time in seconds: replay-seek "
+    "24.3417\n"
     "define replay-seek\n"
     "  monitor select seek $arg0\n"
     "  maintenance flush register-cache\n"
@@ -119,7 +122,8 @@ Result<SymbolFiles> write_symbol_files(const Recording& recording, ReplayMemory&
   SymbolFiles made;
   NameSearch names(recording.symbolizer(), request.when);
   const ProcessImage process(memory, request.space, request.when, request.comm);
-  std::string script = "# The files of the process at " + seconds(request.when) + " s. GDB loads them itself; other clients need these lines:\n";
+  std::string script =
+      "# The files of the process at " + seconds(request.when) + " s. GDB loads them itself; other clients need these lines:\n";
   for (const MappedElf& mapped : process.files()) {
     const std::string& path = mapped.elf->path();
     script += "#   " + (is_safe(path) ? "add-symbol-file " + path + " -o " + hex(mapped.bias) : "omitted: " + plain(path)) + "\n";
@@ -138,12 +142,14 @@ Result<SymbolFiles> write_symbol_files(const Recording& recording, ReplayMemory&
   made.script = request.folder + "/symbols.gdb";
   const std::string file = request.folder + "/recorded.sym";
   if (made.names != 0) {
-    if (!is_safe(file)) return Error{ErrorCode::bad_option, plain(file) + ": the folder's name has characters that a GDB script cannot hold", 0};
+    if (!is_safe(file))
+      return Error{ErrorCode::bad_option, plain(file) + ": the folder's name has characters that a GDB script cannot hold", 0};
     if (made.files == 0) script += "# Those of an earlier script are of another moment\nsymbol-file\n";
     script += "# Names of code that has no file: of the kernel, of generated code, of a bundle\nadd-symbol-file " + file + "\n";
     if (const Status written = write_file(file, names_file(request, names), FileKind::program); !written) return written.error();
   }
-  if (const Status written = write_file(made.script, script + std::string(kGdbCommands) + request.commands, FileKind::other); !written) return written.error();
+  if (const Status written = write_file(made.script, script + std::string(kGdbCommands) + request.commands, FileKind::other); !written)
+    return written.error();
   return made;
 }
 

@@ -14,17 +14,17 @@ struct SymbolRequest {
   SpaceId space = kNoSpace;
   TimeNs when;
   std::string comm;
-  uint16_t machine = 0;   ///< e_machine of the ELF file
+  uint16_t machine = 0;  ///< e_machine of the ELF file
   bool is_64bit = true;
-  std::string folder;     ///< which exists
-  std::string commands;   ///< further commands for the script
+  std::string folder;    ///< which exists
+  std::string commands;  ///< further commands for the script
 };
 
 /// What was written.
 struct SymbolFiles {
-  std::string script;      ///< path
-  size_t files = 0;        ///< ELF files of the process that the script names
-  size_t names = 0;        ///< symbols of code that no such file has: of the kernel, of JIT code, of bundles
+  std::string script;  ///< path
+  size_t files = 0;    ///< ELF files of the process that the script names
+  size_t names = 0;    ///< symbols of code that no such file has: of the kernel, of JIT code, of bundles
 };
 
 /// Writes FOLDER/symbols.gdb and FOLDER/recorded.sym. The script names the files of the process with their addresses, and recorded.sym, a

@@ -67,7 +67,9 @@ void CallStack::save_place() {
 bool CallStack::jump_back(Ip place) {
   drop_ended();
   SavedPlaces::Found found;
-  if (!saved_.take(place, calls_.size(), [](size_t) { return true; }, found)) return false;
+  if (!saved_.take(
+          place, calls_.size(), [](size_t) { return true; }, found))
+    return false;
   calls_.resize(found.depth);
   return true;
 }
@@ -82,13 +84,18 @@ ThreadWalk::Effect ThreadWalk::effect_of(const BlockInfo& info) {
     const bool traps = insn.detail == ArmDetail::svc || insn.detail == ArmDetail::hvc || insn.detail == ArmDetail::smc;
     // A32 and T32 return with any indirect branch, A64 with RET.
     const bool is_jump = info.mode == ExecMode::a64 && insn.detail == ArmDetail::none;
-    if (insn.link || traps) known->second = Effect::call;
-    else if (insn.cls == ArmClass::indirect) known->second = is_jump ? Effect::jumps : Effect::returns;
+    if (insn.link || traps)
+      known->second = Effect::call;
+    else if (insn.cls == ArmClass::indirect)
+      known->second = is_jump ? Effect::jumps : Effect::returns;
   } else {
     const InsnClass cls = classify(last, info.mode).cls;
-    if (cls == InsnClass::call_direct || cls == InsnClass::call_indirect || cls == InsnClass::far_call) known->second = Effect::call;
-    else if (cls == InsnClass::ret || cls == InsnClass::far_ret) known->second = Effect::returns;
-    else if (cls == InsnClass::jump_indirect) known->second = Effect::jumps;
+    if (cls == InsnClass::call_direct || cls == InsnClass::call_indirect || cls == InsnClass::far_call)
+      known->second = Effect::call;
+    else if (cls == InsnClass::ret || cls == InsnClass::far_ret)
+      known->second = Effect::returns;
+    else if (cls == InsnClass::jump_indirect)
+      known->second = Effect::jumps;
   }
   return known->second;
 }
@@ -107,8 +114,10 @@ void ThreadWalk::reach(const Target& to) {
     constexpr uint64_t kRetpoline = 4;  // instructions
     const bool is_jump = stack_.depth() != 0 && !stack_.calls().back().is_interrupt && passed_ - stack_.calls().back().at <= kRetpoline;
     below_ = below_ || stack_.depth() == 0;
-    if (is_jump) stack_.drop();
-    else unwind(branch.from, to);
+    if (is_jump)
+      stack_.drop();
+    else
+      unwind(branch.from, to);
   }
   if (branch.effect != Effect::returns && !is_kernel_half(to.ip) && functions_->at(to.space, to.ip, to.time).is_setjmp) stack_.save_place();
 }

@@ -1,4 +1,5 @@
-// ThreadWalk: follows one thread forward, with the stack of its calls. A trace has no stack pointer: calls and returns are matched by address.
+// ThreadWalk: follows one thread forward, with the stack of its calls. A trace has no stack pointer: calls and returns are matched by
+// address.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,7 @@ class FunctionLookup {
     std::string_view name, module, place;  ///< as of Symbol; without a symbol, `name` is empty and `start` tells functions apart
     Ip start;                              ///< of the function or of the part
     bool is_known = false, is_part = false;
-    bool is_entry = false;  ///< the address is the function's first
+    bool is_entry = false;    ///< the address is the function's first
     bool is_setjmp = false;   ///< and the function is setjmp or the like
     bool is_landing = false;  ///< the address is a landing pad
     Ip landing = {};          ///< where an exception goes on that leaves a call at the address; 0: nowhere in the function
@@ -61,8 +62,8 @@ class CallStack {
   void open(const OpenCall& call);
   /// Closes the innermost call that goes on at `to`, with all calls in it. Returns false if there is none.
   bool close(Ip to);
-  /// Closes the innermost call that was made at an address for which `in_function` returns true, with all calls in it. Returns false if there
-  /// is none.
+  /// Closes the innermost call that was made at an address for which `in_function` returns true, with all calls in it. Returns false if
+  /// there is none.
   template <typename Matches>
   bool unwind(const Matches& in_function) {
     for (size_t i = calls_.size(); i-- > 0;) {
@@ -92,7 +93,8 @@ class CallStack {
 /// Not thread-safe. `functions`, and what the cursor refers to, must outlive it.
 class ThreadWalk {
  public:
-  ThreadWalk(const ReplayCursor& start, ThreadKey thread, FunctionLookup& functions) : cursor_(start), thread_(thread), functions_(&functions) {}
+  ThreadWalk(const ReplayCursor& start, ThreadKey thread, FunctionLookup& functions)
+      : cursor_(start), thread_(thread), functions_(&functions) {}
 
   enum class Item : uint8_t { piece, gap, window, end, budget };  ///< window: the thread's flow passes from one window of trace to another
   /// Moves to the thread's next instruction, with whatever comes before it, and applies it to the stack. Looks at about `budget` blocks

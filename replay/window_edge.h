@@ -8,20 +8,22 @@
 
 namespace ptd::replay {
 
-/// Follows the flow of one thread, in either direction. Between two windows of a stream (snapshots, AUX samples), the threads whose flow before or after is of
-/// that stream may have run without trace.
+/// Follows the flow of one thread, in either direction. Between two windows of a stream (snapshots, AUX samples), the threads whose flow
+/// before or after is of that stream may have run without trace.
 class WindowEdge {
  public:
   /// The edge between two windows of a stream is passed. Returns whether the thread's last flow was of this stream: it ends there.
   bool pass(uint32_t stream) {
     if (!at_) return false;
     const bool is_own = *at_ == stream;
-    if (is_own) at_.reset();
-    else if (!contains(stream)) passed_.push_back(stream);
+    if (is_own)
+      at_.reset();
+    else if (!contains(stream))
+      passed_.push_back(stream);
     return is_own;
   }
-  /// The thread's flow goes on in a stream. Returns whether an edge of that stream was passed since its last flow. Flow after no other, or after an edge that
-  /// pass() reported, passes none.
+  /// The thread's flow goes on in a stream. Returns whether an edge of that stream was passed since its last flow. Flow after no other, or
+  /// after an edge that pass() reported, passes none.
   bool reach(uint32_t stream) {
     const bool is_passed = at_ && !passed_.empty() && contains(stream);
     passed_.clear();

@@ -10,14 +10,16 @@ namespace ptd {
 
 /// A stretch lies between two moments that the trace tells. Not all of them come with a count, and cycles go on while tracing is off ([SDM]
 /// "Cycle Counter"). So: up to a moment with a count, what passed since the count before is given out, once; a stretch that ends without a
-/// count gets what its instructions take on average, and where tracing was off no stretch gets more than that. The average is that of the last
-/// kRateSegments segments with counts, so a walk that begins in the middle of a stream gives the same shares.
+/// count gets what its instructions take on average, and where tracing was off no stretch gets more than that. The average is that of the
+/// last kRateSegments segments with counts, so a walk that begins in the middle of a stream gives the same shares.
 class CycleShare {
  public:
   static constexpr size_t kRateSegments = 4;
-  /// Counts start at 0 again: the stream's next segment. Code executed after the last count of the segment before gets its share by instructions.
+  /// Counts start at 0 again: the stream's next segment. Code executed after the last count of the segment before gets its share by
+  /// instructions.
   void begin_segment();
-  /// Returns the cycles of the code executed in a stretch. `counted`: Mark::cycles at its end, if any; `paused`: tracing was off in between.
+  /// Returns the cycles of the code executed in a stretch. `counted`: Mark::cycles at its end, if any; `paused`: tracing was off in
+  /// between.
   uint64_t take(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
     if (counted || measured_.instructions != 0) return take_measured(instructions, paused, counted);
     instructions_ += instructions;  // no count so far: most traces have none

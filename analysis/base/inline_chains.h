@@ -12,7 +12,7 @@ namespace ptd {
 
 /// A chain: a copy of an inlined function, in the copies that contain it.
 using InlineId = uint32_t;
-inline constexpr InlineId kNotInlined = 0;                  ///< the function's own code
+inline constexpr InlineId kNotInlined = 0;                 ///< the function's own code
 inline constexpr InlineId kUnknownInlining = 0xffffffffU;  ///< it was not looked up
 
 /// A tree of chains, which only grows. Not thread-safe.
@@ -24,8 +24,8 @@ class InlineChains {
     uint32_t depth = 0;     ///< functions in it
     uint32_t function = 0;  ///< the innermost one, a FunctionId
   };
-  /// Returns the chain of the copy `copy` in `outer`; `outer` if that has kMaxDepth functions. `make_function` gives the function of a chain that was
-  /// not met before.
+  /// Returns the chain of the copy `copy` in `outer`; `outer` if that has kMaxDepth functions. `make_function` gives the function of a
+  /// chain that was not met before.
   template <typename MakeFunction>
   InlineId inner(InlineId outer, const void* copy, const MakeFunction& make_function) {
     if (chains_[outer].depth == kMaxDepth) return outer;

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-
 namespace ptd {
 
 /// A counter for each function, in pages that are made where one is used first: memory grows with the functions met. Not thread-safe.
@@ -17,7 +16,8 @@ class OpenCounts {
   [[gnu::always_inline]] uint32_t& operator[](uint32_t function) {
     const uint32_t index = function + 1;  // kNoFunction has the first one
     const size_t page = index / kPage;
-    if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]] make(page);
+    if (page >= pages_.size() || pages_[page] == nullptr) [[unlikely]]
+      make(page);
     return (*pages_[page])[index % kPage];
   }
   /// Sets all counters to 0, and frees their memory.

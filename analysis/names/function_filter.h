@@ -9,10 +9,12 @@
 
 namespace ptd {
 
-/// Remembers which functions any of some patterns (matches_name()) matches by any of their names. Not thread-safe. The table must outlive it.
+/// Remembers which functions any of some patterns (matches_name()) matches by any of their names. Not thread-safe. The table must outlive
+/// it.
 class FunctionFilter {
  public:
-  FunctionFilter(const FunctionTable& functions, std::vector<std::string> patterns) : functions_(functions), patterns_(std::move(patterns)) {}
+  FunctionFilter(const FunctionTable& functions, std::vector<std::string> patterns)
+      : functions_(functions), patterns_(std::move(patterns)) {}
   /// Without patterns, every function is wanted. kNoFunction is called "[not traced]".
   [[nodiscard]] bool wanted(FunctionId id) {
     if (patterns_.empty()) return true;

@@ -43,8 +43,8 @@ std::string_view without_parameters(std::string_view name) {
   return name.substr(word);
 }
 
-/// Returns the length of the name without " [clone .lto_priv.0]" or ".lto_priv.0": link-time optimization renames a function whose name another
-/// file has too, and leaves its code as it is (GCC, lto_privatize_decl).
+/// Returns the length of the name without " [clone .lto_priv.0]" or ".lto_priv.0": link-time optimization renames a function whose name
+/// another file has too, and leaves its code as it is (GCC, lto_privatize_decl).
 size_t length_before_lto(std::string_view name) {
   constexpr std::string_view kRenamed = ".lto_priv.", kClone = " [clone ";
   const size_t at = name.rfind(kRenamed);
@@ -85,7 +85,8 @@ bool matches_name(const std::string& pattern, std::string_view name) {
   // A version of a dynamic symbol: "dlopen@@GLIBC_2.34" of an executable that calls it, or of a library that defines it.
   if (const size_t version = name.find('@'); version != std::string_view::npos && version != 0)
     return pattern.find('@') == std::string::npos && matches_name(pattern, name.substr(0, version));
-  if (const size_t before = length_before_lto(name); before != 0 && before != name.size()) return matches_name(pattern, name.substr(0, before));
+  if (const size_t before = length_before_lto(name); before != 0 && before != name.size())
+    return matches_name(pattern, name.substr(0, before));
   if (const size_t place = place_length(name); place != 0) {
     const std::string_view rest = name.substr(place);
     return matches_name(pattern, rest) || (pattern.starts_with(name.substr(0, place)) && matches_name(pattern.substr(place), rest));

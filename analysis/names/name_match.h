@@ -15,8 +15,8 @@ namespace ptd {
 /// ("a.c:f") also matches without it, and one with a version ("f@@V1") without that. A pattern with a default version ("f@@V1") also
 /// matches a name without one. The stub of a procedure linkage table ("f@plt") is another function than f: "f@plt" and globs that end with
 /// '*' match it, "f" does not. A clone that a compiler made ("f(int) [clone .part.0]") has other code and matches by its whole name
-/// only; so does a thunk ("non-virtual thunk to C::f(int)"), with or without parameters. A function that link-time optimization only renamed
-/// ("f.lto_priv.0") also matches by its own name.
+/// only; so does a thunk ("non-virtual thunk to C::f(int)"), with or without parameters. A function that link-time optimization only
+/// renamed ("f.lto_priv.0") also matches by its own name.
 [[nodiscard]] bool matches_name(const std::string& pattern, std::string_view name);
 /// Whether any pattern matches; an empty list matches all.
 [[nodiscard]] bool name_wanted(const std::vector<std::string>& patterns, std::string_view name);

@@ -43,12 +43,14 @@ size_t decltype_at(std::string_view name, size_t at) {
   return end == std::string_view::npos ? 0 : end + 1 - at;
 }
 
-// Returns "f<int>(int)" if the parenthesis at `open` is that of "int (*f<int>(int))(char)": a function that returns the address of a function, of
-// an array or of a member. Empty if it is not.
+// Returns "f<int>(int)" if the parenthesis at `open` is that of "int (*f<int>(int))(char)": a function that returns the address of a
+// function, of an array or of a member. Empty if it is not.
 std::string_view declared_at(std::string_view name, size_t open) {
   constexpr size_t kMostBytes = 4096;  // short_function() is called for each one within another
   const size_t end = name.size() > kMostBytes ? std::string_view::npos : closing_parenthesis(name, open);
-  if (end == std::string_view::npos || (name.substr(end + 1, 1) != "(" && name.substr(end + 1, 1) != "[" && name.substr(end + 1, 2) != " [")) return {};
+  if (end == std::string_view::npos ||
+      (name.substr(end + 1, 1) != "(" && name.substr(end + 1, 1) != "[" && name.substr(end + 1, 2) != " ["))
+    return {};
   const std::string_view inside = name.substr(open + 1, end - open - 1);
   const size_t member = inside.find("::*"), first = member < inside.find('(') ? member + 2 : 0;
   const size_t declared = inside.find_first_not_of("*&", first);
@@ -84,8 +86,8 @@ std::string short_method(std::string_view name) {
 }  // namespace
 
 size_t made_for_length(std::string_view name) {
-  static constexpr std::string_view kLeads[] = {"non-virtual thunk to ",      "virtual thunk to ",     "covariant return thunk to ",
-                                                "TLS wrapper function for ",  "TLS init function for ", "transaction clone for ",
+  static constexpr std::string_view kLeads[] = {"non-virtual thunk to ",     "virtual thunk to ",      "covariant return thunk to ",
+                                                "TLS wrapper function for ", "TLS init function for ", "transaction clone for ",
                                                 "non-transaction clone for "};
   for (const std::string_view lead : kLeads) {
     if (name.starts_with(lead)) return lead.size();

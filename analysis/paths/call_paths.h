@@ -11,8 +11,8 @@
 
 namespace ptd {
 
-/// A tree of functions: a path is a function and the path that calls it. Numbered from kRoot, the path of no function. Callers come first, except
-/// above open ends. Not thread-safe.
+/// A tree of functions: a path is a function and the path that calls it. Numbered from kRoot, the path of no function. Callers come first,
+/// except above open ends. Not thread-safe.
 class CallPaths {
  public:
   static constexpr uint32_t kRoot = 0;
@@ -20,7 +20,7 @@ class CallPaths {
   struct Path {
     uint32_t parent = kRoot, depth = 0;
     FunctionId function = kNoFunction;
-    bool is_end = false;  ///< see add_end()
+    bool is_end = false;                     ///< see add_end()
     FunctionId last_function = kNoFunction;  ///< the last one that was looked up below this path
     uint32_t last_child = kRoot;             ///< its path; kRoot: none yet
   };
@@ -73,7 +73,8 @@ class OpenCalls {
   explicit OpenCalls(Callers callers = Callers::none) : later_(callers == Callers::later) {}
   /// Returns the call that ends with a step of kind leave; nothing if its start was not passed.
   std::optional<Ended> take(const CallStep& step) {
-    if (step.thread >= threads_.size()) [[unlikely]] threads_.resize(size_t{step.thread} + 1);
+    if (step.thread >= threads_.size()) [[unlikely]]
+      threads_.resize(size_t{step.thread} + 1);
     Thread& thread = threads_[step.thread];
     if (step.kind == CallStepKind::enter) {
       enter(thread, step);
@@ -103,10 +104,12 @@ class OpenCalls {
   void enter(Thread& thread, const CallStep& step) {
     std::vector<Call>& calls = thread.open;
     while (!calls.empty() && calls.back().depth >= step.depth) calls.pop_back();
-    if (calls.empty() && later_) [[unlikely]] begin(thread, step);
+    if (calls.empty() && later_) [[unlikely]]
+      begin(thread, step);
     const uint32_t path = paths_.below(calls.empty() ? thread.end : calls.back().path, step.function);
     calls.push_back({++last_, path, step.depth});
-    if (thread.joining != CallPaths::kRoot) [[unlikely]] join(thread, step);
+    if (thread.joining != CallPaths::kRoot) [[unlikely]]
+      join(thread, step);
   }
   std::optional<Ended> leave(Thread& thread, const CallStep& step) {
     std::vector<Call>& calls = thread.open;

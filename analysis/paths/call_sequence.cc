@@ -75,7 +75,13 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
     if (!flow_goes_on(step.loss) || state.cut) sequence.loss = step.loss, sequence.lost = step.time;
     return;
   }
-  CallMoment moment{step.kind == CallStepKind::enter, (step.flags & kCallNoStart) == 0, step.function, CallPaths::kRoot, step.start, step.time, step.self_instructions};
+  CallMoment moment{step.kind == CallStepKind::enter,
+                    (step.flags & kCallNoStart) == 0,
+                    step.function,
+                    CallPaths::kRoot,
+                    step.start,
+                    step.time,
+                    step.self_instructions};
   const bool inside = in_interrupt(state, step), cut = (step.flags & kCallCut) != 0;
   state.cut = cut && (inside || state.cut);
   if (inside) {

@@ -16,8 +16,8 @@
 
 namespace ptd {
 
-/// Returns the part of a function's name that is the same in every run and build: code from no file is named by its process and address, and some
-/// functions by their addresses. Where two recordings name a file differently, it has the other's name.
+/// Returns the part of a function's name that is the same in every run and build: code from no file is named by its process and address,
+/// and some functions by their addresses. Where two recordings name a file differently, it has the other's name.
 [[nodiscard]] std::string comparable_name(const FunctionInfo& function, const ModuleMatch& modules);
 
 /// The start or end of a call.
@@ -30,16 +30,16 @@ struct CallMoment {
   uint64_t instructions = 0;         ///< an end: of the function itself
 };
 
-/// The moments of one thread without those in interrupts and handlers of signals, which come when they come. They go on where the stack of calls was abandoned and the flow is
-/// known: what runs then is called by nothing.
+/// The moments of one thread without those in interrupts and handlers of signals, which come when they come. They go on where the stack of
+/// calls was abandoned and the flow is known: what runs then is called by nothing.
 struct CallSequence {
   std::string comm;  ///< the thread's name when its last call began: a child has its parent's first, until it calls exec or is named
   int32_t tid = -1;
   uint64_t moments = 0;
-  uint64_t interrupts = 0;  ///< that were left out
+  uint64_t interrupts = 0;                    ///< that were left out
   std::vector<uint64_t> calls, instructions;  ///< hash of all moments up to the end of each piece, without and with numbers of instructions
-  CallLoss loss = CallLoss::none;  ///< why there are no later moments: flow was lost, or calls were abandoned in an interrupt
-  TimeNs lost = kTimeMin;          ///< when
+  CallLoss loss = CallLoss::none;             ///< why there are no later moments: flow was lost, or calls were abandoned in an interrupt
+  TimeNs lost = kTimeMin;                     ///< when
 };
 
 /// Follows the steps of one recording. Memory: 16 bytes for kPiece moments, and the moments that are asked for. Not thread-safe.
@@ -51,8 +51,8 @@ class CallSequences {
     uint64_t first = 0, count = 0;
   };
 
-  /// `kept`: by the index of the thread in threads(). Calls of functions without a match in `modules` are left out. `functions` and `modules` must
-  /// outlive it.
+  /// `kept`: by the index of the thread in threads(). Calls of functions without a match in `modules` are left out. `functions` and
+  /// `modules` must outlive it.
   CallSequences(const FunctionTable& functions, const ModuleMatch& modules, std::map<size_t, Range> kept = {})
       : functions_(functions), modules_(modules), wanted_(std::move(kept)) {
     for (const auto& [thread, range] : wanted_) kept_[thread];
@@ -69,7 +69,7 @@ class CallSequences {
 
  private:
   struct State {
-    size_t thread = ~size_t{0};  ///< index in threads_
+    size_t thread = ~size_t{0};            ///< index in threads_
     uint64_t calls = 0, instructions = 0;  ///< hashes so far
     std::optional<uint32_t> interrupt;     ///< depth of the handler that runs
     std::optional<uint32_t> ended;         ///< of the one that the last step ended
@@ -90,8 +90,8 @@ class CallSequences {
   std::set<std::string> unmatched_;
 };
 
-/// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each. If all that are
-/// left have one name in each, which the other does not have (another version of a program), they are matched in the same way.
+/// Threads of two recordings with one name: the first of it in each, the second, and so on; or the only one that is left in each. If all
+/// that are left have one name in each, which the other does not have (another version of a program), they are matched in the same way.
 struct ThreadPair {
   size_t a = 0, b = 0;
 };

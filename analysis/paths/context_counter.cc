@@ -80,7 +80,8 @@ ContextCounter::Node& ContextCounter::node(NodeId id) {
   node.indirect = code.indirect;
   find_function(node, info.space);
   find_places(info, node);
-  if ((code.way == Way::call || code.way == Way::call_direct || code.way == Way::jump) && node.count != 0) node.site = places_.back().frames;
+  if ((code.way == Way::call || code.way == Way::call_direct || code.way == Way::jump) && node.count != 0)
+    node.site = places_.back().frames;
   if (code.way == Way::call || code.way == Way::call_direct)
     node.landing = recording_.symbolizer().landing_of(info.space, Ip{node.next.value - 1}, cursor_.now()).value_or(Ip{});
   return node;
@@ -146,7 +147,8 @@ void ContextCounter::enter_context(uint32_t id, const Site& from, const Node& he
 void ContextCounter::take_jump(const Node& from, const Node& here) {
   if (!here.entry && here.own != 0) return enter({}, here);
   const Site tail = where_.context == 0 ? where_.from : Site{where_.context, from.site, contexts_[where_.context].tails + 1};
-  for (uint32_t at = here.own == 0 || tail.tails == 0 ? 0 : tail.caller; at != 0; at = contexts_[at].tails == 0 ? 0 : contexts_[at].caller) {
+  for (uint32_t at = here.own == 0 || tail.tails == 0 ? 0 : tail.caller; at != 0;
+       at = contexts_[at].tails == 0 ? 0 : contexts_[at].caller) {
     if (contexts_[at].function == frames_[here.own].back().function) return enter_context(at, tail, here);
   }
   enter(tail, here);
@@ -232,15 +234,16 @@ void ContextCounter::take_far_return(const Pending& open, const Node& here) {
     return;
   }
   const bool to_user = !is_kernel_half(here.ip);
-  const size_t match = search_.innermost(stack_, [&](const Frame& frame) { return frame.far && !(to_user && is_kernel_half(frame.return_to)); });
+  const size_t match =
+      search_.innermost(stack_, [&](const Frame& frame) { return frame.far && !(to_user && is_kernel_half(frame.return_to)); });
   if (match == 0) return stack_.clear();
   const Frame ended = stack_[match - 1];
   leave_to(match - 1);
   if (to_user) resume({Way::none, ended.return_to, ended.landing, 0}, here);
 }
 
-// Code that is not traced, as the kernel, goes on here in user code: where that was left, in the handler of a signal or another function that it
-// calls, or where such a handler was entered.
+// Code that is not traced, as the kernel, goes on here in user code: where that was left, in the handler of a signal or another function
+// that it calls, or where such a handler was entered.
 void ContextCounter::resume(const Pending& left, const Node& here) {
   if (here.ip == left.return_to || return_to(here.ip) || is_restart(here.ip, left.return_to)) return;
   if (!here.entry) return void(unwind(here));
@@ -263,7 +266,8 @@ void ContextCounter::take_pending(const Pending& open, const Node& here) {
   }
   const bool far = open.way == Way::far_call;
   if (!far && open.return_to == here.ip) return;
-  retpoline_ = open.way == Way::call_direct && here.function == function_ && !here.entry && here.named && fills_return_stack(open.return_to, here.ip);
+  retpoline_ = open.way == Way::call_direct && here.function == function_ && !here.entry && here.named &&
+               fills_return_stack(open.return_to, here.ip);
   if (retpoline_) return;
   const Site from = far ? Site{} : Site{where_.context, open.site, 0};
   push(open, far);

@@ -19,9 +19,9 @@ namespace ptd {
 
 /// A function in one context.
 struct ContextProfile {
-  using Line = std::pair<uint32_t, uint32_t>;  ///< offset from the function's line, and discriminator
-  uint64_t entries = 0;                        ///< calls and tail calls whose start was seen
-  std::map<Line, uint64_t> lines;              ///< how often the most executed instruction of a line ran
+  using Line = std::pair<uint32_t, uint32_t>;             ///< offset from the function's line, and discriminator
+  uint64_t entries = 0;                                   ///< calls and tail calls whose start was seen
+  std::map<Line, uint64_t> lines;                         ///< how often the most executed instruction of a line ran
   std::map<Line, std::map<std::string, uint64_t>> calls;  ///< from a line, by the function's name; in whichever context it runs
 };
 
@@ -30,14 +30,14 @@ using ContextProfiles = std::map<std::string, ContextProfile>;
 
 /// Counts the code of files with debug information. Inlined functions have contexts of their own, as if they were called.
 ///
-/// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a stub of
-/// a procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code with lines: the
-/// start of a program or of the trace, a call from code without lines, an interrupt or signal, a switch of threads on a cpu, and lost flow. A
-/// function that calls itself stays in its context, and one that tail calls lead back to is again in the context that they began in. After a return,
-/// an exception, longjmp and a signal, the flow is again in the context of the open call that it goes on in, which is found as CallTree does it.
-/// Limitation: after kMostTailCalls tail calls in a row, a new context begins.
-/// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all, contexts
-/// are shorter.
+/// A tail call is a call: the function that jumps to another one's start stays in the context. Code without lines that jumps on, such as a
+/// stub of a procedure linkage table, has no part in it. A context begins where a function is entered otherwise than by a call from code
+/// with lines: the start of a program or of the trace, a call from code without lines, an interrupt or signal, a switch of threads on a
+/// cpu, and lost flow. A function that calls itself stays in its context, and one that tail calls lead back to is again in the context that
+/// they began in. After a return, an exception, longjmp and a signal, the flow is again in the context of the open call that it goes on in,
+/// which is found as CallTree does it. Limitation: after kMostTailCalls tail calls in a row, a new context begins.
+/// Limitation: beyond kMostDepth calls, kMostContexts contexts, kMostContextBytes of text of one context, or kMostTextBytes of text of all,
+/// contexts are shorter.
 /// Errors: those of Recording::decode().
 [[nodiscard]] Result<ContextProfiles> count_contexts(const Recording& recording, const CodeCountOptions& options);
 
@@ -60,13 +60,13 @@ class ContextCounter {
     FunctionId function = kNoFunction;
     Ip landing;  ///< where an exception goes on that leaves its call; 0: nowhere in the function
     bool known = false, entry = false;
-    bool indirect = false;  ///< BranchCode::indirect
-    bool named = false;  ///< FunctionAt::named
-    bool lands = false;  ///< it begins at a landing pad
-    bool saves = false;  ///< it is where setjmp, or the like, begins
+    bool indirect = false;          ///< BranchCode::indirect
+    bool named = false;             ///< FunctionAt::named
+    bool lands = false;             ///< it begins at a landing pad
+    bool saves = false;             ///< it is where setjmp, or the like, begins
     uint32_t first = 0, count = 0;  ///< places_ of its instructions
-    uint32_t own = 0;   ///< the lines of its first instruction: index into frames_
-    uint32_t site = 0;  ///< of its last one, if that calls or jumps
+    uint32_t own = 0;               ///< the lines of its first instruction: index into frames_
+    uint32_t site = 0;              ///< of its last one, if that calls or jumps
   };
   /// Where a function is entered from.
   struct Site {
@@ -148,9 +148,9 @@ class ContextCounter {
   std::vector<Context> contexts_{Context{}};
   std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint32_t> context_ids_;
   std::map<std::tuple<uint32_t, uint32_t, std::string_view>, uint64_t> other_calls_;  ///< those that Context::calls does not count
-  uint64_t text_bytes_ = 0;  ///< of contexts_
-  std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;          ///< by path and build id
-  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;  ///< by context, file and address
+  uint64_t text_bytes_ = 0;                                                           ///< of contexts_
+  std::map<std::pair<std::string_view, std::string_view>, uint32_t> files_;           ///< by path and build id
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, Instruction> instructions_;      ///< by context, file and address
   std::vector<Frame> stack_;
   uint64_t frames_made_ = 0;
   SavedPlaces saved_;  ///< depth: index into stack_ of a call that the function made; number: number(depth)

@@ -11,7 +11,8 @@ namespace {
 using MatchedNames = std::map<std::string, std::string, std::less<>>;
 using BuildIds = std::map<std::string_view, std::set<std::string_view>>;  ///< by module; "" for files without one
 
-/// Returns the names that modules of `other` have in `recording`, where they differ: those of the same files, as far as paths and build ids tell.
+/// Returns the names that modules of `other` have in `recording`, where they differ: those of the same files, as far as paths and build ids
+/// tell.
 MatchedNames names_in(const Recording& recording, const Recording& other) {
   std::map<std::pair<std::string_view, std::string_view>, std::string_view> by_build;
   std::map<std::string_view, std::string_view> by_path;
@@ -43,7 +44,8 @@ BuildIds builds_of(const Recording& recording) {
   return builds;
 }
 
-/// Returns the modules of `own` that `other` has in another build. `names` are those that `other` has for modules of `own`, where they differ.
+/// Returns the modules of `own` that `other` has in another build. `names` are those that `other` has for modules of `own`, where they
+/// differ.
 std::set<std::string, std::less<>> other_builds(const BuildIds& own, const BuildIds& other, const MatchedNames& names) {
   std::set<std::string, std::less<>> modules;
   for (const auto& [module, builds] : own) {

@@ -22,7 +22,9 @@ struct ModuleMatch {
   std::set<std::string, std::less<>> other_builds;        ///< modules that the other side has in another build
 
   /// Returns whether a function can be compared: at an offset without a symbol, another build has another function.
-  [[nodiscard]] bool has_match(const FunctionInfo& function) const { return !is_unnamed(function) || !other_builds.contains(function.module); }
+  [[nodiscard]] bool has_match(const FunctionInfo& function) const {
+    return !is_unnamed(function) || !other_builds.contains(function.module);
+  }
   /// Returns the name and module that the other recording gives the function.
   [[nodiscard]] FunctionInfo renamed(const FunctionInfo& function) const;
 };

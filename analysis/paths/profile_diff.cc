@@ -17,8 +17,9 @@ namespace {
 constexpr size_t kNone = ~size_t{0};
 constexpr size_t kFolded = kNone - 1;  // matches: an inlined function that counts as part of its callers
 
-/// Returns the name that a function has in the source: without what compilers add for clones (f.constprop.0, f(int) [clone .isra.0]) and for pieces
-/// (f.part.0, f.cold), and without the mark of inlined functions. With `pieces`, pieces stay apart (f.part, f.cold), and inlined functions do.
+/// Returns the name that a function has in the source: without what compilers add for clones (f.constprop.0, f(int) [clone .isra.0]) and
+/// for pieces (f.part.0, f.cold), and without the mark of inlined functions. With `pieces`, pieces stay apart (f.part, f.cold), and inlined
+/// functions do.
 std::string source_name(std::string_view name, bool pieces) {
   constexpr std::array<std::string_view, 6> kAdded = {"constprop", "isra", "lto_priv", "llvm", "part", "cold"};
   constexpr std::string_view kClone = " [clone ";
@@ -91,7 +92,8 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
     for (FunctionId id = 0; id < totals.size() && id < sides[side].functions.size(); ++id) {
       if (totals[id].all_calls() == 0) continue;
       const FunctionInfo& info = sides[side].functions.info(id);
-      const FunctionInfo shown{std::string(without_address(info.name)), info.module};  // those that only their addresses tell apart are one row
+      // Those that only their addresses tell apart are one row.
+      const FunctionInfo shown{std::string(without_address(info.name)), info.module};
       const FunctionInfo renamed = sides[side].modules.renamed(shown);
       std::pair key(renamed.name, renamed.module);
       if (!sides[side].modules.has_match(info)) {
@@ -105,11 +107,13 @@ void ProfileDiff::match_functions(const std::array<DiffSide, kSides>& sides, Mat
       matches[side][size_t{id} + 1] = place->second;
     }
   }
-  match_left(sides, matches, [](const FunctionInfo& info) { return info.name; }, false);
+  match_left(
+      sides, matches, [](const FunctionInfo& info) { return info.name; }, false);
 }
 
 // Matches what only one side has, if it alone has its key there; with `strict`, also among the functions that both sides have.
-void ProfileDiff::match_left(const std::array<DiffSide, kSides>& sides, Matches& matches, const std::function<std::string(const FunctionInfo&)>& key, bool strict) {
+void ProfileDiff::match_left(const std::array<DiffSide, kSides>& sides, Matches& matches,
+                             const std::function<std::string(const FunctionInfo&)>& key, bool strict) {
   std::array<std::map<std::string, size_t>, kSides> left;  // the index, kNone if there are several
   for (size_t index = 1; index < functions_.size(); ++index) {
     const Function& row = functions_[index];
@@ -138,7 +142,8 @@ void ProfileDiff::match_left(const std::array<DiffSide, kSides>& sides, Matches&
 void ProfileDiff::match_clones(const std::array<DiffSide, kSides>& sides, Matches& matches) {
   for (const bool pieces : {true, false}) {
     const auto base = [pieces](const FunctionInfo& info) { return source_name(info.name, pieces); };
-    match_left(sides, matches, [&base](const FunctionInfo& info) { return base(info) + '\0' + info.module; }, true);
+    match_left(
+        sides, matches, [&base](const FunctionInfo& info) { return base(info) + '\0' + info.module; }, true);
     match_left(sides, matches, base, true);
   }
 }
@@ -157,7 +162,9 @@ void ProfileDiff::find_folded(const std::array<DiffSide, kSides>& sides) {
     for (const std::string_view module : inlined) {
       const auto found = counterparts.find(module);
       const DiffSide& other = sides[1 - side];
-      const auto is_other = [&](std::string_view counterpart) { return others.contains(counterpart) || other.has_debug_information(counterpart); };
+      const auto is_other = [&](std::string_view counterpart) {
+        return others.contains(counterpart) || other.has_debug_information(counterpart);
+      };
       if (found != counterparts.end() && std::none_of(found->second.begin(), found->second.end(), is_other)) folded_[side].emplace(module);
     }
   }

@@ -49,11 +49,11 @@ struct DiffSide {
   ModuleMatch modules{};
 };
 
-/// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each: another
-/// version of a program may have another file name. Then by the name in the source, without suffixes of clones (f.constprop.0) and pieces (f.cold) and
-/// the mark of inlined functions, if each side has one function of that name. Code without a symbol, whose name is an offset, has no match in another
-/// build. Untraced code is a function without a name. Where only one recording has the debug information of a module, its inlined functions count as
-/// part of their callers. Immutable.
+/// Matches the functions of two recordings by name and module; those that are left, by name, if it is the only one that is left in each:
+/// another version of a program may have another file name. Then by the name in the source, without suffixes of clones (f.constprop.0) and
+/// pieces (f.cold) and the mark of inlined functions, if each side has one function of that name. Code without a symbol, whose name is an
+/// offset, has no match in another build. Untraced code is a function without a name. Where only one recording has the debug information of
+/// a module, its inlined functions count as part of their callers. Immutable.
 class ProfileDiff {
  public:
   static constexpr size_t kSides = 2;
@@ -80,7 +80,8 @@ class ProfileDiff {
  private:
   using Matches = std::array<std::vector<size_t>, kSides>;  ///< by FunctionId + 1: the index in functions_
   void match_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);
-  void match_left(const std::array<DiffSide, kSides>& sides, Matches& matches, const std::function<std::string(const FunctionInfo&)>& key, bool strict);
+  void match_left(const std::array<DiffSide, kSides>& sides, Matches& matches, const std::function<std::string(const FunctionInfo&)>& key,
+                  bool strict);
   void match_clones(const std::array<DiffSide, kSides>& sides, Matches& matches);
   void find_folded(const std::array<DiffSide, kSides>& sides);
   void fold_functions(const std::array<DiffSide, kSides>& sides, Matches& matches);

@@ -59,9 +59,11 @@ class FunctionNames {
 /// The code of the function that get(row) returns, on request.
 template <typename Row, typename Get>
 void add_code_columns(std::vector<RowColumn<Row>>& columns, FunctionNames& names, const Get& get) {
-  columns.push_back(name_column<Row>("code", names.codes, [&names, get](const Row& row) { return names.of(get(row)).code; }, false));
-  columns.push_back(optional_column<Row, uint64_t>("code_offset", ColumnType::uint64, [&names, get](const Row& row) { return names.of(get(row)).offset_bytes; },
-                                                   [&names, get](const Row& row) { return names.of(get(row)).code >= 0; }, false));
+  columns.push_back(name_column<Row>(
+      "code", names.codes, [&names, get](const Row& row) { return names.of(get(row)).code; }, false));
+  columns.push_back(optional_column<Row, uint64_t>(
+      "code_offset", ColumnType::uint64, [&names, get](const Row& row) { return names.of(get(row)).offset_bytes; },
+      [&names, get](const Row& row) { return names.of(get(row)).code >= 0; }, false));
 }
 
 struct CallRow {
@@ -79,12 +81,13 @@ class CallColumns {
   [[nodiscard]] std::vector<RowColumn<CallRow>> all() {
     using Row = CallRow;
     std::vector<RowColumn<Row>> columns;
-    const auto number = [&columns](std::string_view name, uint64_t CallStep::* member) {
+    const auto number = [&columns](std::string_view name, uint64_t CallStep::*member) {
       columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; }));
     };
-    const auto duration = [&columns](std::string_view name, uint64_t CallStep::* member) {
-      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; },
-                                                       [](const Row& row) { return (row.step.flags & kCallUndated) == 0; }));
+    const auto duration = [&columns](std::string_view name, uint64_t CallStep::*member) {
+      columns.push_back(optional_column<Row, uint64_t>(
+          name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; },
+          [](const Row& row) { return (row.step.flags & kCallUndated) == 0; }));
     };
     const auto id = [](auto get) { return get; };
     columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, id([](const Row& row) { return row.pid; }),
@@ -99,8 +102,9 @@ class CallColumns {
     columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name(row.step.frame)); }));
     columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.step.depth; }));
     for (const auto& [time_name, time] : {std::pair("start_ns", &CallStep::start), std::pair("end_ns", &CallStep::time)}) {
-      columns.push_back(optional_column<Row, int64_t>(time_name, ColumnType::int64, [time = time](const Row& row) { return (row.step.*time).value; },
-                                                      [time = time](const Row& row) { return is_bounded(row.step.*time); }));
+      columns.push_back(optional_column<Row, int64_t>(
+          time_name, ColumnType::int64, [time = time](const Row& row) { return (row.step.*time).value; },
+          [time = time](const Row& row) { return is_bounded(row.step.*time); }));
     }
     duration("self_ns", &CallStep::self_ns);
     duration("off_cpu_ns", &CallStep::off_cpu_ns);

@@ -84,7 +84,7 @@ class CallSource {
   const TableRequest request_;
   FunctionTable functions_;
   FunctionFilter filter_{functions_, request_.functions};
-  std::mutex mutex_;                          // of the callbacks
+  std::mutex mutex_;  // of the callbacks
   std::atomic<bool> cancelled_ = false;
   uint64_t done_bytes_ = 0;
   const uint64_t total_bytes_;
@@ -94,11 +94,13 @@ class CallSource {
 /// Calls of a recording, of a plan from the steps of its units, or (open_calls) those that no unit followed from start to end.
 class CallsTable : public RowTable<CallRow> {
  public:
-  CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), columns_(recording, source_.functions()) {}
+  CallsTable(const Recording& recording, const TableRequest& request)
+      : source_(recording, request), columns_(recording, source_.functions()) {}
   Status init(const TableRequest& request) {
     std::vector<RowColumn<CallRow>> columns = columns_.all();
-    columns.push_back(optional_column<CallRow, uint64_t>(kFibreColumn, ColumnType::uint64, [](const CallRow& row) { return row.fibre; },
-                                                         [](const CallRow& row) { return row.fibre != kUnknownFibre; }, false));
+    columns.push_back(optional_column<CallRow, uint64_t>(
+        kFibreColumn, ColumnType::uint64, [](const CallRow& row) { return row.fibre; },
+        [](const CallRow& row) { return row.fibre != kUnknownFibre; }, false));
     return choose(columns, request, "calls");
   }
   [[nodiscard]] bool has_threads() const override { return source_.has_threads(); }
@@ -129,7 +131,9 @@ struct CallGroupRow {
 class CallGroupsTable : public RowTable<CallGroupRow> {
  public:
   CallGroupsTable(const Recording& recording, const TableRequest& request)
-      : source_(recording, request, [this](uint32_t unit, uint32_t group, uint32_t depth) { found_.push_back({unit, group, depth}); }) {}
+      : source_(recording, request, [this](uint32_t unit, uint32_t group, uint32_t depth) {
+          found_.push_back({unit, group, depth});
+        }) {}
   Status init(const TableRequest& request) {
     using Row = CallGroupRow;
     std::vector<RowColumn<Row>> columns;
@@ -168,12 +172,13 @@ class FunctionsTable : public RowTable<FunctionRow> {
   Status init(const TableRequest& request) {
     using Row = FunctionRow;
     std::vector<RowColumn<Row>> columns;
-    const auto number = [&columns](std::string_view name, uint64_t FunctionTotals::* member) {
+    const auto number = [&columns](std::string_view name, uint64_t FunctionTotals::*member) {
       columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; }));
     };
-    const auto duration = [&columns](std::string_view name, uint64_t FunctionTotals::* member) {
-      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; },
-                                                       [](const Row& row) { return row.totals->has_times(); }));
+    const auto duration = [&columns](std::string_view name, uint64_t FunctionTotals::*member) {
+      columns.push_back(optional_column<Row, uint64_t>(
+          name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; },
+          [](const Row& row) { return row.totals->has_times(); }));
     };
     const auto quantile = [&columns](std::string_view name, double share) {
       columns.push_back(optional_column<Row, uint64_t>(
@@ -195,8 +200,9 @@ class FunctionsTable : public RowTable<FunctionRow> {
     number("total_cycles", &FunctionTotals::cycles);
     quantile("p50_ns", 0.5);
     quantile("p99_ns", 0.99);
-    columns.push_back(optional_column<Row, uint64_t>("max_ns", ColumnType::uint64, [](const Row& row) { return row.totals->durations.max(); },
-                                                     [](const Row& row) { return row.totals->durations.count() != 0; }));
+    columns.push_back(optional_column<Row, uint64_t>(
+        "max_ns", ColumnType::uint64, [](const Row& row) { return row.totals->durations.max(); },
+        [](const Row& row) { return row.totals->durations.count() != 0; }));
     number("no_start", &FunctionTotals::no_start);
     number("no_end", &FunctionTotals::no_end);
     number("estimated", &FunctionTotals::estimated);
@@ -221,7 +227,8 @@ class FunctionsTable : public RowTable<FunctionRow> {
     };
     for (FunctionId id = 0; id < profile_.functions().size(); ++id) add(id, profile_.functions()[id]);
     add(kNoFunction, profile_.untraced());
-    // The order of `ptdecode functions`: own time, or instructions where there are no times, then names, because numbers of functions depend on which stream met one first.
+    // The order of `ptdecode functions`: own time, or instructions where there are no times, then names, because numbers of functions
+    // depend on which stream met one first.
     std::sort(rows.begin(), rows.end(), [this](const FunctionRow& a, const FunctionRow& b) {
       const auto key = [this](const FunctionRow& row) {
         const uint64_t own = source_->timed() ? row.totals->self_ns : row.totals->self_instructions;
@@ -274,7 +281,8 @@ std::vector<ThreadInfo> threads_of(const Recording& recording) {
     if (tid < 0 || (pid < 0 && same != known.end() && same->first == tid) || !known.emplace(tid, pid).second) continue;
     threads.push_back({pid, tid, recording.comm_at(tid, kTimeMax)});
   }
-  std::sort(threads.begin(), threads.end(), [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.tid, a.pid) < std::pair(b.tid, b.pid); });
+  std::sort(threads.begin(), threads.end(),
+            [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.tid, a.pid) < std::pair(b.tid, b.pid); });
   return threads;
 }
 
@@ -285,28 +293,31 @@ struct ThreadRow {
 
 class ThreadsTable : public HeldTable<ThreadRow> {
  public:
-  ThreadsTable(const Recording& recording, const TableRequest& request) : HeldTable(recording), request_(request), source_(recording, request) {}
+  ThreadsTable(const Recording& recording, const TableRequest& request)
+      : HeldTable(recording), request_(request), source_(recording, request) {}
 
   Status init(const TableRequest& request) {
     using Row = ThreadRow;
     std::vector<RowColumn<Row>> columns;
-    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, [](const Row& row) { return row.info.pid; },
-                                                    [](const Row& row) { return row.info.pid >= 0; }));
-    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.info.tid; },
-                                                    [](const Row& row) { return row.info.tid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>(
+        "pid", ColumnType::int32, [](const Row& row) { return row.info.pid; }, [](const Row& row) { return row.info.pid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>(
+        "tid", ColumnType::int32, [](const Row& row) { return row.info.tid; }, [](const Row& row) { return row.info.tid >= 0; }));
     columns.push_back(text_column<Row>("comm", ColumnType::text, [](const Row& row) { return std::string_view(row.info.comm); }));
     // The following columns need a decode of the flow, so they are filled only on request.
-    const auto time = [&columns](std::string_view name, TimeNs CallThread::* member) {
-      columns.push_back(optional_column<Row, int64_t>(name, ColumnType::int64, [member](const Row& row) { return (row.times.*member).value; },
-                                                      [member](const Row& row) { return is_bounded(row.times.*member); }, false));
+    const auto time = [&columns](std::string_view name, TimeNs CallThread::*member) {
+      columns.push_back(optional_column<Row, int64_t>(
+          name, ColumnType::int64, [member](const Row& row) { return (row.times.*member).value; },
+          [member](const Row& row) { return is_bounded(row.times.*member); }, false));
     };
-    const auto number = [&columns](std::string_view name, uint64_t CallThread::* member) {
-      columns.push_back(
-          value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; }, false));
+    const auto number = [&columns](std::string_view name, uint64_t CallThread::*member) {
+      columns.push_back(value_column<Row, uint64_t>(
+          name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; }, false));
     };
-    const auto duration = [&columns](std::string_view name, uint64_t CallThread::* member) {
-      columns.push_back(optional_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; },
-                                                       [](const Row& row) { return is_bounded(row.times.last); }, false));
+    const auto duration = [&columns](std::string_view name, uint64_t CallThread::*member) {
+      columns.push_back(optional_column<Row, uint64_t>(
+          name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; },
+          [](const Row& row) { return is_bounded(row.times.last); }, false));
     };
     time("first_ns", &CallThread::first);
     time("last_ns", &CallThread::last);
@@ -361,9 +372,9 @@ class ThreadsTable : public HeldTable<ThreadRow> {
     CallThread& sum = at->times;
     if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
-    for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
-                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::forgotten,
-                                          &CallThread::uncertain, &CallThread::guessed, &CallThread::folded})
+    for (uint64_t CallThread::*member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
+                                         &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::forgotten,
+                                         &CallThread::uncertain, &CallThread::guessed, &CallThread::folded})
       sum.*member += thread.*member;
   }
 

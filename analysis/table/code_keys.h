@@ -23,8 +23,8 @@ class CodeKeys {
   };
   explicit CodeKeys(const Recording& recording) : timeline_(recording.timeline()) {}
 
-  /// The build id of the code at an address, and the offset in its file. Without a build id, as of generated code, a hash of the bytes of its
-  /// mapping, and the offset in that.
+  /// The build id of the code at an address, and the offset in its file. Without a build id, as of generated code, a hash of the bytes of
+  /// its mapping, and the offset in that.
   [[nodiscard]] Found find(SpaceId space, Ip ip, TimeNs when);
   NameList codes;
 

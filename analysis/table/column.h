@@ -70,8 +70,8 @@ class NameList {
 /// Copies `text`; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string valid_utf8(std::string_view text);
 
-/// The memory of columns in which all values are the same. Columns of several batches share it. Not thread-safe; the memory may be read by any
-/// thread.
+/// The memory of columns in which all values are the same. Columns of several batches share it. Not thread-safe; the memory may be read by
+/// any thread.
 class SameValues {
  public:
   /// At least `rows` times `value`.
@@ -123,7 +123,8 @@ class Column {
     for (const auto& row : rows) *out++ = static_cast<T>(get(row));
     rows_ += rows.size();
   }
-  /// The same with get(row, value), which sets `value` and returns false for null; it may be called twice. In a column, all values come from one of the two.
+  /// The same with get(row, value), which sets `value` and returns false for null; it may be called twice. In a column, all values come
+  /// from one of the two.
   template <typename T, typename Rows, typename Get>
   void put_optional(const Rows& rows, const Get& get) {
     T* out = extend<T>(rows.size());
@@ -182,7 +183,8 @@ class Column {
   }
   /// Adds `count` rows, at most 64, of which the lowest bits of `bits` say whether they have a value; its other bits are 0.
   void add_valid(uint64_t bits, unsigned count);
-  /// Adds `count` rows, of which those with a bit in `nulls` are null. The array has whole words of 64 bits; the bits after `count` may be set.
+  /// Adds `count` rows, of which those with a bit in `nulls` are null. The array has whole words of 64 bits; the bits after `count` may be
+  /// set.
   void add_rows_but(std::span<const uint8_t> nulls, size_t count);
   /// Adds rows of indexes, of which the negative ones become null.
   void add_names(std::span<int32_t> indexes);

@@ -14,10 +14,12 @@ std::string_view text_in(Bytes bytes) { return {reinterpret_cast<const char*>(by
 /// Columns for the bounds of get(row), null where a bound is open.
 template <typename Row, typename Get>
 void add_interval(std::vector<RowColumn<Row>>& columns, std::string_view first, std::string_view last, const Get& get) {
-  columns.push_back(optional_column<Row, int64_t>(first, ColumnType::int64, [get](const Row& row) { return get(row).first.value; },
-                                                  [get](const Row& row) { return is_bounded(get(row).first); }));
-  columns.push_back(optional_column<Row, int64_t>(last, ColumnType::int64, [get](const Row& row) { return get(row).last.value; },
-                                                  [get](const Row& row) { return is_bounded(get(row).last); }));
+  columns.push_back(optional_column<Row, int64_t>(
+      first, ColumnType::int64, [get](const Row& row) { return get(row).first.value; },
+      [get](const Row& row) { return is_bounded(get(row).first); }));
+  columns.push_back(optional_column<Row, int64_t>(
+      last, ColumnType::int64, [get](const Row& row) { return get(row).last.value; },
+      [get](const Row& row) { return is_bounded(get(row).last); }));
 }
 
 struct SectionRow {
@@ -35,18 +37,20 @@ class SectionsTable : public HeldTable<SectionRow> {
     columns.push_back(value_column<Row, uint32_t>("section", ColumnType::uint32, [](const Row& row) { return row.id; }));
     columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [](const Row& row) { return row.section->space.value; }));
     columns.push_back(value_column<Row, uint64_t>("ip", ColumnType::uint64, [](const Row& row) { return row.section->ip.value; }));
-    columns.push_back(value_column<Row, uint64_t>("size_bytes", ColumnType::uint64, [](const Row& row) { return row.section->size_bytes; }));
+    columns.push_back(
+        value_column<Row, uint64_t>("size_bytes", ColumnType::uint64, [](const Row& row) { return row.section->size_bytes; }));
     add_interval(columns, "first_ns", "last_ns", [](const Row& row) { return row.section->live; });
     columns.push_back(text_column<Row>("path", ColumnType::text, [](const Row& row) { return std::string_view(row.section->path); }));
     columns.push_back(text_column<Row>("build_id", ColumnType::text, [](const Row& row) {
       return row.section->build_id.empty() ? std::string_view() : std::string_view(row.section->build_id);
     }));
+    columns.push_back(value_column<Row, uint64_t>("file_offset_bytes", ColumnType::uint64,
+                                                  [](const Row& row) { return row.section->file_offset_bytes; }));
     columns.push_back(
-        value_column<Row, uint64_t>("file_offset_bytes", ColumnType::uint64, [](const Row& row) { return row.section->file_offset_bytes; }));
-    columns.push_back(value_column<Row, uint64_t>("known_bytes", ColumnType::uint64, [](const Row& row) { return row.section->code.bytes.size(); }));
+        value_column<Row, uint64_t>("known_bytes", ColumnType::uint64, [](const Row& row) { return row.section->code.bytes.size(); }));
     columns.push_back(bool_column<Row>("assumed", [](const Row& row) { return row.section->assumed; }));
-    columns.push_back(
-        text_column<Row>("bytes", ColumnType::binary, [](const Row& row) { return text_in(row.section->code.bytes); }, false));
+    columns.push_back(text_column<Row>(
+        "bytes", ColumnType::binary, [](const Row& row) { return text_in(row.section->code.bytes); }, false));
     return choose(columns, request, "sections");
   }
 
@@ -87,13 +91,13 @@ class VersionsTable : public HeldTable<VersionRow> {
     columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [](const Row& row) { return row.where.space.value; }));
     columns.push_back(value_column<Row, uint64_t>("ip", ColumnType::uint64, [](const Row& row) { return row.where.ip.value; }));
     columns.push_back(name_column<Row>("symbol", names_.symbols, [find](const Row& row) { return find(row).symbol; }));
-    columns.push_back(optional_column<Row, uint64_t>("offset", ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
-                                                     [find](const Row& row) { return find(row).symbol >= 0; }));
+    columns.push_back(optional_column<Row, uint64_t>(
+        "offset", ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
+        [find](const Row& row) { return find(row).symbol >= 0; }));
     columns.push_back(value_column<Row, uint32_t>("size_bytes", ColumnType::uint32, [](const Row& row) { return row.where.size_bytes; }));
     columns.push_back(value_column<Row, uint32_t>("version", ColumnType::uint32, [](const Row& row) { return row.number; }));
-    columns.push_back(text_column<Row>("bytes", ColumnType::binary, [](const Row& row) {
-      return row.version.known ? text_in(row.version.bytes) : std::string_view();
-    }));
+    columns.push_back(text_column<Row>("bytes", ColumnType::binary,
+                                       [](const Row& row) { return row.version.known ? text_in(row.version.bytes) : std::string_view(); }));
     add_interval(columns, "possible_first_ns", "possible_last_ns", [](const Row& row) { return row.version.possible; });
     add_interval(columns, "certain_first_ns", "certain_last_ns", [](const Row& row) {
       return row.version.certain.empty() ? Interval{kTimeMax, kTimeMin} : row.version.certain;
@@ -135,13 +139,17 @@ class FindingsTable : public HeldTable<Finding> {
     std::vector<RowColumn<Finding>> columns;
     columns.push_back(
         name_column<Finding>("kind", kinds_, [this](const Finding& finding) { return kinds_.index_of(name(finding.kind, records_)); }));
-    columns.push_back(text_column<Finding>("what", ColumnType::text, [](const Finding& finding) { return std::string_view(finding.what); }));
-    columns.push_back(value_column<Finding, uint32_t>("space", ColumnType::uint32, [](const Finding& finding) { return finding.space.value; }));
-    columns.push_back(optional_column<Finding, uint64_t>("ip", ColumnType::uint64, [](const Finding& finding) { return finding.ip.value; },
-                                                         [](const Finding& finding) { return finding.ip.value != 0; }));
+    columns.push_back(
+        text_column<Finding>("what", ColumnType::text, [](const Finding& finding) { return std::string_view(finding.what); }));
+    columns.push_back(
+        value_column<Finding, uint32_t>("space", ColumnType::uint32, [](const Finding& finding) { return finding.space.value; }));
+    columns.push_back(optional_column<Finding, uint64_t>(
+        "ip", ColumnType::uint64, [](const Finding& finding) { return finding.ip.value; },
+        [](const Finding& finding) { return finding.ip.value != 0; }));
     add_interval(columns, "first_ns", "last_ns", [](const Finding& finding) { return finding.time; });
-    const auto bytes = [&columns](std::string_view title, std::vector<std::byte> Finding::* member) {
-      columns.push_back(text_column<Finding>(title, ColumnType::binary, [member](const Finding& finding) { return text_in(finding.*member); }));
+    const auto bytes = [&columns](std::string_view title, std::vector<std::byte> Finding::*member) {
+      columns.push_back(
+          text_column<Finding>(title, ColumnType::binary, [member](const Finding& finding) { return text_in(finding.*member); }));
     };
     bytes("expected", &Finding::expected);
     bytes("found", &Finding::found);

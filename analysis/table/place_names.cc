@@ -42,10 +42,8 @@ int32_t PlaceNames::comm(int32_t tid, TimeNs when) {
 }
 
 std::string MarkNames::text_of(uint16_t block_flags) {
-  constexpr std::pair<BlockFlag, std::string_view> kWords[] = {{BlockFlag::ambiguous, "ambiguous"},
-                                                               {BlockFlag::suspect, "suspect"},
-                                                               {BlockFlag::healed, "healed"},
-                                                               {BlockFlag::assumed, "assumed"}};
+  constexpr std::pair<BlockFlag, std::string_view> kWords[] = {
+      {BlockFlag::ambiguous, "ambiguous"}, {BlockFlag::suspect, "suspect"}, {BlockFlag::healed, "healed"}, {BlockFlag::assumed, "assumed"}};
   std::string text;
   for (const auto& [flag, word] : kWords) {
     if (has(block_flags, flag)) text += (text.empty() ? "" : " ") + std::string(word);

@@ -23,16 +23,18 @@ class SamplesTable : public HeldTable<OtherEvent> {
     }
     request_ = request;
     std::vector<RowColumn<Row>> columns;
-    const auto id = [&columns](std::string_view title, int32_t Row::* member) {
-      columns.push_back(optional_column<Row, int32_t>(title, ColumnType::int32, [member](const Row& row) { return row.*member; },
-                                                      [member](const Row& row) { return row.*member >= 0; }));
+    const auto id = [&columns](std::string_view title, int32_t Row::*member) {
+      columns.push_back(optional_column<Row, int32_t>(
+          title, ColumnType::int32, [member](const Row& row) { return row.*member; },
+          [member](const Row& row) { return row.*member >= 0; }));
     };
-    columns.push_back(optional_column<Row, int64_t>("time_ns", ColumnType::int64, [](const Row& row) { return row.time.value; },
-                                                    [](const Row& row) { return row.time != kTimeMin; }));
+    columns.push_back(optional_column<Row, int64_t>(
+        "time_ns", ColumnType::int64, [](const Row& row) { return row.time.value; }, [](const Row& row) { return row.time != kTimeMin; }));
     id("cpu", &Row::cpu);
     id("pid", &Row::pid);
     id("tid", &Row::tid);
-    columns.push_back(name_column<Row>("comm", names_.comms, [this](const Row& row) { return names_.comm(row.tid, row.time); }, false));
+    columns.push_back(name_column<Row>(
+        "comm", names_.comms, [this](const Row& row) { return names_.comm(row.tid, row.time); }, false));
     columns.push_back(name_column<Row>("event", events_, [this](const Row& row) {
       return row.name < samples_.names.size() ? events_.index_of(samples_.names[row.name]) : -1;
     }));
@@ -42,17 +44,25 @@ class SamplesTable : public HeldTable<OtherEvent> {
     const auto place = [this, has_ip, space](const Row& row) {
       return has_ip(row) ? names_.find(is_kernel_half(row.ip) ? kKernelSpace : space(row), row.ip, row.time) : PlaceName{};
     };
-    columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [space](const Row& row) { return space(row).value; }, false));
-    columns.push_back(optional_column<Row, uint64_t>("ip", ColumnType::uint64, [](const Row& row) { return row.ip.value; }, has_ip));
+    columns.push_back(value_column<Row, uint32_t>(
+        "space", ColumnType::uint32, [space](const Row& row) { return space(row).value; }, false));
+    columns.push_back(optional_column<Row, uint64_t>(
+        "ip", ColumnType::uint64, [](const Row& row) { return row.ip.value; }, has_ip));
     columns.push_back(name_column<Row>("symbol", names_.symbols, [place](const Row& row) { return place(row).symbol; }));
-    columns.push_back(optional_column<Row, uint64_t>("offset", ColumnType::uint64, [place](const Row& row) { return place(row).offset_bytes; },
-                                                     [place](const Row& row) { return place(row).symbol >= 0; }, false));
-    columns.push_back(name_column<Row>("module", names_.modules, [place](const Row& row) { return place(row).module; }, false));
+    columns.push_back(optional_column<Row, uint64_t>(
+        "offset", ColumnType::uint64, [place](const Row& row) { return place(row).offset_bytes; },
+        [place](const Row& row) { return place(row).symbol >= 0; }, false));
+    columns.push_back(name_column<Row>(
+        "module", names_.modules, [place](const Row& row) { return place(row).module; }, false));
     columns.push_back(fields_column());
-    columns.push_back(value_column<Row, uint32_t>("event_number", ColumnType::uint32, [](const Row& row) { return row.name; }, false));
-    columns.push_back(text_column<Row>("raw", ColumnType::binary, [](const Row& row) {
-      return row.raw.empty() ? std::string_view() : std::string_view(reinterpret_cast<const char*>(row.raw.data()), row.raw.size());
-    }, false));
+    columns.push_back(value_column<Row, uint32_t>(
+        "event_number", ColumnType::uint32, [](const Row& row) { return row.name; }, false));
+    columns.push_back(text_column<Row>(
+        "raw", ColumnType::binary,
+        [](const Row& row) {
+          return row.raw.empty() ? std::string_view() : std::string_view(reinterpret_cast<const char*>(row.raw.data()), row.raw.size());
+        },
+        false));
     return choose(columns, request, "samples");
   }
 
@@ -70,8 +80,8 @@ class SamplesTable : public HeldTable<OtherEvent> {
     }
     samples_.events.clear();
     if (samples_.left_out == 0) return false;
-    return Error{ErrorCode::too_large,
-                 std::to_string(samples_.left_out) + " samples are more than this table holds; choose a shorter time", 0};
+    return Error{ErrorCode::too_large, std::to_string(samples_.left_out) + " samples are more than this table holds; choose a shorter time",
+                 0};
   }
 
  private:

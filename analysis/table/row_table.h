@@ -20,7 +20,8 @@ struct ColumnChoice {
   bool by_default = true;
 };
 /// The indexes of the columns that the request names, or of the default ones. Errors: `invalid_argument` for an unknown name.
-[[nodiscard]] Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, const TableRequest& request, std::string_view table);
+[[nodiscard]] Result<std::vector<size_t>> choose_columns(std::span<const ColumnChoice> all, const TableRequest& request,
+                                                         std::string_view table);
 
 /// Fills a column from rows.
 template <typename Row>
@@ -28,9 +29,10 @@ struct RowColumn {
   ColumnInfo info;
   bool by_default = true;
   std::function<void(std::span<const Row> rows, Column& out)> fill;
-  NameList* names = nullptr;    ///< of a column of names
-  bool same_in_group = false;   ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
-  std::function<size_t(const Row& row)> most_bytes = {};  ///< of text and bytes: the value is not larger. May be empty if all values of a stage fit
+  NameList* names = nullptr;   ///< of a column of names
+  bool same_in_group = false;  ///< all rows of a group (RowTable::end_group) have one value; only for columns of fixed width
+  /// Of text and bytes: the value is not larger. May be empty if all values of a stage fit.
+  std::function<size_t(const Row& row)> most_bytes = {};
 };
 
 /// Takes rows from produce() in pieces that stay in the cache, and fills the wanted columns one after the other.
@@ -96,9 +98,10 @@ class RowTable : public Table {
   }
 
  private:
-  static constexpr size_t kStage = 1024;             // rows filled at once: they fit the L2 cache
+  static constexpr size_t kStage = 1024;  // rows filled at once: they fit the L2 cache
   [[nodiscard]] bool is_large(const RowBatch& batch) const {
-    return std::any_of(batch.columns.begin(), batch.columns.end(), [this](const Column& column) { return column.values().size() > most_bytes_; });
+    return std::any_of(batch.columns.begin(), batch.columns.end(),
+                       [this](const Column& column) { return column.values().size() > most_bytes_; });
   }
   /// Returns how many of the next `count` rows fit the batch. The first row of a batch always does.
   [[nodiscard]] size_t fitting(const RowBatch& batch, size_t count) const {
@@ -132,7 +135,7 @@ class RowTable : public Table {
   size_t group_ = 0;                // the first that ends after given_
   size_t batch_rows_ = 0, given_ = 0;
   size_t most_bytes_ = 256U << 20;  // of one column of a batch; offsets have 31 bits
-  size_t last_rows_ = 0;  // of the batch before
+  size_t last_rows_ = 0;            // of the batch before
   bool over_ = false, fill_now_ = false;
 };
 
@@ -183,8 +186,11 @@ RowColumn<Row> optional_column(std::string_view name, ColumnType type, const Get
 }
 template <typename Row, typename Get>
 RowColumn<Row> bool_column(std::string_view name, const Get& get, bool by_default = true) {
-  return {
-      {name, ColumnType::boolean, false}, by_default, [get](std::span<const Row> rows, Column& out) { out.put_bits(rows, get); }, nullptr, false};
+  return {{name, ColumnType::boolean, false},
+          by_default,
+          [get](std::span<const Row> rows, Column& out) { out.put_bits(rows, get); },
+          nullptr,
+          false};
 }
 /// get(row) is an index into `names`, -1: null.
 template <typename Row, typename Get>
@@ -214,7 +220,9 @@ RowColumn<Row> text_column(std::string_view name, ColumnType type, const Get& ge
     }
   };
   constexpr size_t kMostOfByte = 3;  // of a byte that is not UTF-8: see valid_utf8()
-  const auto most_bytes = [get, type](const Row& row) { return (type == ColumnType::text ? kMostOfByte : 1) * std::string_view(get(row)).size(); };
+  const auto most_bytes = [get, type](const Row& row) {
+    return (type == ColumnType::text ? kMostOfByte : 1) * std::string_view(get(row)).size();
+  };
   return {{name, type, true}, by_default, fill, nullptr, false, most_bytes};
 }
 

@@ -11,14 +11,15 @@ namespace ptd {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> kTableNames = {"blocks", "branches", "calls",    "functions", "edges",    "block_counts", "events",
-                                                     "gaps",   "samples",  "findings", "sections",  "versions", "threads"};
+constexpr std::array<std::string_view, 13> kTableNames = {"blocks",       "branches", "calls",  "functions", "edges",
+                                                          "block_counts", "events",   "gaps",   "samples",   "findings",
+                                                          "sections",     "versions", "threads"};
 
 struct Opener {
   decltype(&open_unit_table) open;
   bool decodes;  ///< its tables decode the trace, unless they are made from steps
 };
-constexpr Opener kOpeners[] = {{open_unit_table, true},  {open_branch_table, true}, {open_flow_table, true},
+constexpr Opener kOpeners[] = {{open_unit_table, true}, {open_branch_table, true}, {open_flow_table, true},
                                {open_call_table, true}, {open_image_table, false}, {open_record_table, false}};
 
 }  // namespace

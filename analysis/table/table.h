@@ -27,14 +27,15 @@ struct TableRequest {
   std::vector<uint32_t> streams;       ///< empty: all
   /// Only what this unit of a plan owns: its stream is the only one of `streams`.
   std::optional<PlanUnit> unit;
-  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls. One thread at a time uses one of them.
+  /// The decode that the table shares with others, of `unit`: for edges, block_counts, events, gaps and calls. One thread at a time uses
+  /// one of them.
   std::shared_ptr<UnitPass> pass;
-  std::string path;                    ///< of the recording: `samples` are read from the file
-  std::function<Status()> unchanged;   ///< whether that is still the recording's file; called when it was read. May be empty
+  std::string path;                        ///< of the recording: `samples` are read from the file
+  std::function<Status()> unchanged;       ///< whether that is still the recording's file; called when it was read. May be empty
   std::shared_ptr<const StepFiles> steps;  ///< as CallWalkOptions::steps, for tables of calls
   bool all_steps = false;                  ///< as CallWalkOptions::all_steps
-  int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
-  Interval time;                         ///< only rows of this time
+  int32_t cpu = -1, pid = -1, tid = -1;    ///< -1: all
+  Interval time;                           ///< only rows of this time
   size_t batch_rows = 1U << 16;
   unsigned threads = 0;  ///< that decode calls and functions; 0: one for each core
   /// Called now and then; true ends the table with the error `cancelled`. May run on another thread, one call at a time. May be empty.

@@ -11,12 +11,18 @@
 namespace ptd {
 
 /// Each returns null for a table that it does not make.
-[[nodiscard]] Result<std::unique_ptr<Table>> open_unit_table(const Recording& recording, std::string_view name, const TableRequest& request);
-[[nodiscard]] Result<std::unique_ptr<Table>> open_branch_table(const Recording& recording, std::string_view name, const TableRequest& request);
-[[nodiscard]] Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request);
-[[nodiscard]] Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name, const TableRequest& request);
-[[nodiscard]] Result<std::unique_ptr<Table>> open_image_table(const Recording& recording, std::string_view name, const TableRequest& request);
-[[nodiscard]] Result<std::unique_ptr<Table>> open_record_table(const Recording& recording, std::string_view name, const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_unit_table(const Recording& recording, std::string_view name,
+                                                             const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_branch_table(const Recording& recording, std::string_view name,
+                                                               const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name,
+                                                             const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name,
+                                                             const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_image_table(const Recording& recording, std::string_view name,
+                                                              const TableRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Table>> open_record_table(const Recording& recording, std::string_view name,
+                                                               const TableRequest& request);
 
 /// Makes a table of type T, or returns the error of its init().
 template <typename T, typename... Args>

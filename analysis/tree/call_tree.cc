@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "analysis/call_flow.h"
-#include "analysis/tree/call_tree_state.h"
 #include "analysis/frame_search.h"
 #include "analysis/thread_schedule.h"
+#include "analysis/tree/call_tree_state.h"
 
 namespace ptd {
 namespace {
@@ -56,13 +56,14 @@ void CallTree::State::begin_unseen(Now& now) {
   enter(before, FrameKind::root, start.from, {}, kCallNoStart);
 }
 
-// The flow is in the other half of the address space than the innermost call, if the step says where it is. It returned to user code, or entered the
-// kernel, in flow that was counted for another thread: around a context switch that is not recorded, as of a virtual machine.
+// The flow is in the other half of the address space than the innermost call, if the step says where it is. It returned to user code, or
+// entered the kernel, in flow that was counted for another thread: around a context switch that is not recorded, as of a virtual machine.
 void CallTree::State::change_half(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   const bool is_place = step.return_to.value != 0 && step.kind != FlowKind::fibre && step.kind != FlowKind::begin;
-  if (!is_place || step.from == kNoFunction || now.stack.off != Off::running || frames.back().untraced() || !now.stack.folded.empty()) return;
+  if (!is_place || step.from == kNoFunction || now.stack.off != Off::running || frames.back().untraced() || !now.stack.folded.empty())
+    return;
   FlowStep last = step;
   last.time = std::min(now.thread.last, step.time);
   last.floor = std::min(step.floor, last.time);
@@ -127,7 +128,8 @@ void CallTree::State::leave_to(Now& now, size_t depth) {
 }
 
 void CallTree::State::drop_ended(Stack& stack) {
-  stack.saved.drop_ended([&](size_t depth, uint64_t number) { return depth < stack.frames.size() && stack.frames[depth].instructions == number; });
+  stack.saved.drop_ended(
+      [&](size_t depth, uint64_t number) { return depth < stack.frames.size() && stack.frames[depth].instructions == number; });
 }
 
 // setjmp is the innermost frame.
@@ -162,7 +164,8 @@ size_t CallTree::State::frame_of_jump(Now& now) {
   if (inner == 0 || !jumps) return inner;
   drop_ended(stack);
   SavedPlaces::Found found;
-  const bool known = stack.saved.take(step.to, frames.size() - 1, [&](size_t depth) { return is_open(frames[depth]); }, found);
+  const bool known = stack.saved.take(
+      step.to, frames.size() - 1, [&](size_t depth) { return is_open(frames[depth]); }, found);
   const bool several = known ? found.several : open > 1 && stack.search.look(std::span(frames).first(inner - 1), is_open) != 0;
   if (several) ++now.thread.guessed;
   return known ? found.depth + 1 : inner;
@@ -201,9 +204,10 @@ void CallTree::State::take_return(Now& now) {
     return;
   }
   const bool in_retpoline = (step.flags & kFlowEntry) != 0 && (top.flags & kCallMiddle) != 0;  // of the function itself
-  if (is_boundary(top.kind) || (top.function == step.function && !in_retpoline)) return;  // a computed jump
-  const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;  // then the call may be older than the flow
-  if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) return replace(now, 0);  // as a retpoline's RET
+  if (is_boundary(top.kind) || (top.function == step.function && !in_retpoline)) return;       // a computed jump
+  const bool began_unseen = frames.size() == 1 && (top.flags & kCallNoStart) != 0;             // then the call may be older than the flow
+  // As a retpoline's RET.
+  if ((step.flags & kFlowEntry) != 0 && !(began_unseen && (step.flags & kFlowAfterCall) != 0)) return replace(now, 0);
   // No CALL has pushed this address: the function that jumped here did, or a retpoline's RET jumps back into it.
   if (top.began == step.function && top.began != kNoFunction && (step.flags & kFlowAfterCall) == 0) return replace(now, kCallMiddle);
   const size_t open = (step.flags & kFlowNamed) != 0 ? frame_of_jump(now) : 0;
@@ -230,7 +234,8 @@ void CallTree::State::take_far_return(Now& now) {
   const FlowStep& step = now.step;
   const bool seen = (step.flags & kFlowUnseen) == 0;
   BoundedSearch& search = now.stack.search;
-  size_t match = search.innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
+  size_t match =
+      search.innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
   const bool exact = match != 0;
   if (!exact && stays_in_user_code(step.return_to, step.to)) return seen ? take_user_far_return(now) : void();
   // IRET to the next instruction is how a kernel serialises ("iret_to_self").
@@ -272,7 +277,8 @@ void CallTree::State::take_jump(Now& now) {
     replace(now, 0);
     return step.landing == kEntersSetjmp ? save_place(now) : void();
   }
-  if (frames.back().began == step.function && frames.back().began != kNoFunction) return replace(now, kCallMiddle);  // back from code that it jumped to
+  // Back from code that it jumped to.
+  if (frames.back().began == step.function && frames.back().began != kNoFunction) return replace(now, kCallMiddle);
   const size_t open = frame_of_jump(now);
   if (open != 0) return leave_to(now, open);
   replace(now, kCallMiddle);
@@ -348,7 +354,8 @@ void CallTree::State::end_untraced(Now& now) {
 inline bool CallTree::State::take_plain(Now& now) {
   const FlowStep& step = now.step;
   Stack& stack = now.stack;
-  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || step.landing <= kEntersSetjmp || stack.frames.size() >= kMaxFrames)
+  if (stack.off != Off::running || (step.flags & (kFlowFar | kFlowUnseen | kFlowUncertain)) != 0 || step.landing <= kEntersSetjmp ||
+      stack.frames.size() >= kMaxFrames)
     return false;
   if (stack.space != step.space && !is_kernel_half(step.to)) return false;
   if (step.kind == FlowKind::call) {
@@ -368,10 +375,13 @@ size_t CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   left_out = 0;
   const uint32_t index = thread_of(step);
   Now now{step, index, stacks[index], threads[index], out};
-  if (now.thread.pid < 0) [[unlikely]] now.thread.pid = step.pid;
-  if (std::exchange(now.stack.windows, windows) != windows && now.stack.off != Off::running) [[unlikely]] forget_calls(now);
+  if (now.thread.pid < 0) [[unlikely]]
+    now.thread.pid = step.pid;
+  if (std::exchange(now.stack.windows, windows) != windows && now.stack.off != Off::running) [[unlikely]]
+    forget_calls(now);
   now.stack.cpu = step.cpu;
-  if (!now.stack.frames.empty() && now.stack.frames.back().kernel != is_kernel_half(step.return_to)) [[unlikely]] change_half(now);
+  if (!now.stack.frames.empty() && now.stack.frames.back().kernel != is_kernel_half(step.return_to)) [[unlikely]]
+    change_half(now);
   spend(now);
   if (step.kind != FlowKind::inlined && !take_plain(now)) take_other(now);
   if (step.inlined != kUnknownInlining && chains != nullptr) follow_inlined(now);
@@ -435,7 +445,8 @@ void CallTree::State::take_other(Now& now) {
     if (before != kNoSpace && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
     if (before != kNoSpace && fibres != nullptr && end_fibres(now)) return;
   }
-  if (now.stack.frames.size() >= kMaxFrames && take_folded(now)) [[unlikely]] return;
+  if (now.stack.frames.size() >= kMaxFrames && take_folded(now)) [[unlikely]]
+    return;
   dispatch(now);
   const std::vector<Frame>& frames = now.stack.frames;
   if (!frames.empty() && frames.back().untraced() && (step.flags & kFlowUnseen) == 0) end_untraced(now);
@@ -491,12 +502,14 @@ void CallTree::State::dispatch(Now& now) {
     case FlowKind::call: {
       if ((step.flags & kFlowUncertain) != 0) ++now.thread.uncertain;
       const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
-      Frame& frame = enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : middle_of(step));
+      Frame& frame =
+          enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : middle_of(step));
       frame.landing = std::max(step.landing, kEntersSetjmp);
       return step.landing == kEntersSetjmp ? save_place(now) : void();
     }
     case FlowKind::interrupt:
-      enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0).landing = step.landing;
+      enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0).landing =
+          step.landing;
       return;
     case FlowKind::ret:
       return take_return(now);
@@ -506,93 +519,6 @@ void CallTree::State::dispatch(Now& now) {
       return take_jump(now);
     default:
       return take_begin(now);
-  }
-}
-
-void CallTree::State::Work::keep(uint64_t part, uint64_t whole) {
-  const auto share = [&](uint64_t of) {
-    return part >= whole ? of : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * part / whole);
-  };
-  instructions = share(instructions);
-  cycles = share(cycles);
-}
-
-// The flow runs evenly from the thread's last step to the next one.
-void CallTree::State::take_until(TimeNs end, const FlowStep& next) {
-  const auto found = index_of.find(key_of(next.tid, next.cpu));
-  if (found == index_of.end() || next.time <= end) return;
-  Stack& stack = stacks[found->second];
-  CallThread& thread = threads[found->second];
-  if (stack.off != Off::running || stack.frames.empty() || end <= thread.last) return;
-  const TimeNs from = stack.before_restart != kTimeMax ? stack.before_restart : thread.last;
-  Work work(next);
-  work.keep(end.value - from.value, next.time.value - from.value);
-  FlowStep step = next;
-  step.time = end;
-  step.instructions = static_cast<uint32_t>(work.instructions);
-  step.cycles = work.cycles;
-  std::vector<CallStep> none;
-  Now now{step, found->second, stack, thread, none};
-  spend(now);
-}
-
-void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
-  for (uint32_t index = 0; index < stacks.size(); ++index) {
-    Stack& stack = stacks[index];
-    CallThread& thread = threads[index];
-    const uint64_t fibre = thread.fibre;
-    if (stack.before_restart == kTimeMax && thread.last < time) stack.before_restart = thread.last;
-    thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
-    thread.fibre = fibre;
-    if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
-    stack.given_up.clear();
-    drop_ended(stack);
-    const std::vector<Frame> frames = std::exchange(stack.frames, {});
-    stack.inner.clear();
-    stack.open.clear();
-    const bool has_counts = std::exchange(stack.has_counts, true);
-    FlowStep step;
-    step.time = step.floor = time;
-    step.cpu = stack.cpu;
-    Now now{step, index, stack, thread, out};
-    for (const Frame& frame : frames) {
-      const uint8_t flags = (frame.flags & ~(kCallInner | kCallEstimated)) | kCallNoStart;
-      Frame& again = enter(now, frame.kind, frame.function, frame.return_to, flags, frame.listed);
-      again.kernel = frame.kernel;
-      again.role = frame.role;
-      again.landing = frame.landing;
-      if (frame.inlined != kNotInlined) enter_inlined(now, frame.inlined, 0, kCallNoStart);
-    }
-    stack.saved.renumber([&](size_t depth) { return stack.frames[depth].instructions; });
-    if (!has_counts) stack.drop_counts();
-  }
-}
-
-void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
-  finished = true;
-  for (uint32_t index = 0; index < stacks.size(); ++index) {
-    Stack& stack = stacks[index];
-    CallThread& thread = threads[index];
-    FlowStep step;
-    step.cpu = stack.cpu;
-    step.time = step.floor = thread.last;
-    Now now{step, index, stack, thread, out};
-    const bool continues = goes_on && goes_on(thread);
-    if (until != kTimeMin && (stack.off == Off::running || continues)) step.time = step.floor = std::max(until, thread.last);
-    // An untraced call, as a system call is, stops the flow without an interrupt.
-    const bool untraced = !stack.frames.empty() && stack.frames.back().untraced();
-    const bool ends = stack.off == Off::paused && stack.kernel && !untraced && stack.placed && !continues;
-    if (stack.off == Off::running) {
-      spend(now);
-    } else if (stack.off == Off::lost || thread.last < step.time || (stack.off == Off::paused && stack.off_since < thread.last)) {
-      go_on(now);
-    } else {
-      step.time = step.floor = stack.off_since;
-    }
-    if (ends) stack.end = {stack.space, stack.resume, step.time};
-    stack.restore_counts();
-    while (!stack.frames.empty()) leave(now, kCallCut);
-    stack.open.clear();
   }
 }
 

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/base/open_counts.h"
 #include "analysis/call_flow.h"
+#include "analysis/thread_schedule.h"
 #include "analysis/tree/fibre_stacks.h"
 #include "analysis/tree/folded_calls.h"
-#include "analysis/base/open_counts.h"
-#include "analysis/thread_schedule.h"
 #include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
 #include "ptdecode/function_profile.h"
@@ -38,7 +38,8 @@ struct CallTree::State {
     restorer,  ///< what a handler returns to: it calls sigreturn
   };
   struct Now;
-  /// Of a call, or of an inlined function. Constructed in place: the compiler clears a temporary with "rep stos", which takes longer than the rest.
+  /// Of a call, or of an inlined function. Constructed in place: the compiler clears a temporary with "rep stos", which takes longer than
+  /// the rest.
   struct Open {
     Open(const Now& now, FunctionId entered, uint8_t call_flags);
     FunctionId function;
@@ -51,8 +52,9 @@ struct CallTree::State {
   struct Frame : Open {
     using Open::Open;
     FrameKind kind = FrameKind::call;
-    bool kernel = false;   ///< its code is in the kernel half of the address space
-    FrameKind listed = FrameKind::call;  ///< the kind that steps have: tail for what an interrupt's handler went on in, root if its start is not known
+    bool kernel = false;  ///< its code is in the kernel half of the address space
+    /// The kind that steps have: tail for what an interrupt's handler went on in, root if its start is not known.
+    FrameKind listed = FrameKind::call;
     Role role = Role::plain;
     InlineId inlined = kNotInlined;  ///< Stack::inner has each function of this chain
     int32_t landing = 0;             ///< FlowStep::landing of the call
@@ -69,12 +71,12 @@ struct CallTree::State {
   enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
-    std::vector<Open> inner;  ///< inlined functions of `frames`, from the outermost frame on
-    FoldedCalls folded;  ///< inside of the last frame, which accounts for them
-    SavedPlaces saved;   ///< number of a call: Frame::instructions
+    std::vector<Open> inner;               ///< inlined functions of `frames`, from the outermost frame on
+    FoldedCalls folded;                    ///< inside of the last frame, which accounts for them
+    SavedPlaces saved;                     ///< number of a call: Frame::instructions
     BoundedSearch search, landing_search;  ///< of frames; for landing pads
-    Off off = Off::lost;  ///< nothing is known before the first step
-    int32_t cpu = -1;  ///< of the last step
+    Off off = Off::lost;                   ///< nothing is known before the first step
+    int32_t cpu = -1;                      ///< of the last step
     bool met = false;
     bool begun = false;   ///< a program was executed
     bool gapped = false;  ///< flow was lost
@@ -86,7 +88,7 @@ struct CallTree::State {
     Ip resume;
     int32_t resume_landing = 0;  ///< FlowStep::landing of the pause
     std::optional<FlowEnd> end;  ///< see CallTree::end_of()
-    uint64_t windows = 0;  ///< State::windows at the last step
+    uint64_t windows = 0;        ///< State::windows at the last step
     OpenCounts open;
     bool has_counts = true;  ///< false: `open` is empty, and the calls that are open count when it is needed
     void drop_counts() {
@@ -180,17 +182,17 @@ struct CallTree::State {
   void replace(Now& now, uint8_t flags);
 
   std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
-  int32_t last_tid = 0, last_cpu = 0;  ///< of the step before
-  uint32_t last_thread = 0;             ///< its index
-  uint64_t windows = 0;  ///< how often a cpu's trace began again in another window
+  int32_t last_tid = 0, last_cpu = 0;                        ///< of the step before
+  uint32_t last_thread = 0;                                  ///< its index
+  uint64_t windows = 0;                                      ///< how often a cpu's trace began again in another window
   bool finished = false;
-  bool enters = true;   ///< steps of kind enter are output
+  bool enters = true;                 ///< steps of kind enter are output
   FunctionProfile* totals = nullptr;  ///< gets what ends, in place of steps of kind leave
-  size_t left_out = 0;  ///< steps that take() left out
+  size_t left_out = 0;                ///< steps that take() left out
   std::vector<CallThread> threads;
   std::vector<Stack> stacks;
   const ThreadSchedule* schedule = nullptr;
-  InlineChains* chains = nullptr;  ///< null: inlined functions are not followed
+  InlineChains* chains = nullptr;       ///< null: inlined functions are not followed
   std::unique_ptr<FibreStacks> fibres;  ///< null: none was announced
 };
 
@@ -249,15 +251,15 @@ inline void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind
   const CallThread& thread = now.thread;
   const TimeNs end = std::max(now.step.time, call.start);
   const EndedCall ended{.flags = static_cast<uint8_t>(call.flags | flags | estimated(now.step) | undated(call.start)),
-                      .total_ns = end.value - call.start.value,
-                      .off_cpu_ns = thread.off_cpu_ns - call.off_cpu_ns,
-                      .untraced_ns = thread.untraced_ns - call.untraced_ns,
-                      .lost_ns = thread.lost_ns - call.lost_ns,
-                      .self_ns = call.self_ns,
-                      .instructions = thread.instructions - call.instructions,
-                      .self_instructions = call.self_instructions,
-                      .cycles = thread.cycles - call.cycles,
-                      .self_cycles = call.self_cycles};
+                        .total_ns = end.value - call.start.value,
+                        .off_cpu_ns = thread.off_cpu_ns - call.off_cpu_ns,
+                        .untraced_ns = thread.untraced_ns - call.untraced_ns,
+                        .lost_ns = thread.lost_ns - call.lost_ns,
+                        .self_ns = call.self_ns,
+                        .instructions = thread.instructions - call.instructions,
+                        .self_instructions = call.self_instructions,
+                        .cycles = thread.cycles - call.cycles,
+                        .self_cycles = call.self_cycles};
   --now.stack.open[call.function];
   if (totals != nullptr) {
     ++left_out;
@@ -271,11 +273,13 @@ inline void CallTree::State::put_step(Now& now, const Open& call, FrameKind kind
 inline void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
   const FlowStep& step = now.step;
-  if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]] begin_unseen(now);
+  if (now.stack.frames.empty() && step.instructions != 0) [[unlikely]]
+    begin_unseen(now);
   const uint64_t passed = step.time > thread.last ? step.time.value - thread.last.value : 0;
   const uint64_t ran = now.stack.off == Off::running ? passed : 0;  // go_on() accounts for other time
   Work work(step);
-  if (now.stack.before_restart != kTimeMax) [[unlikely]] work.keep(passed, step.time.value - std::exchange(now.stack.before_restart, kTimeMax).value);
+  if (now.stack.before_restart != kTimeMax) [[unlikely]]
+    work.keep(passed, step.time.value - std::exchange(now.stack.before_restart, kTimeMax).value);
   thread.instructions += work.instructions;
   thread.cycles += work.cycles;
   thread.last.value += passed;
@@ -315,7 +319,8 @@ inline void CallTree::State::follow_inlined(Now& now) {
   if (host.inlined != wanted) enter_inlined(now, wanted, now.step.begins, 0);
 }
 
-inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, std::optional<FrameKind> listed) {
+inline CallTree::State::Frame& CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags,
+                                                      std::optional<FrameKind> listed) {
   Stack& stack = now.stack;
   Frame& frame = stack.frames.emplace_back(now, function, flags);
   frame.kind = kind;

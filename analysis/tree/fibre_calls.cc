@@ -23,7 +23,9 @@ FlowStep moment_of(const FlowStep& step) {
 // The program may announce which fibre runs. A packet that no instruction of the flow has written proves nothing about the flow.
 void CallFlow::take_ptwrite(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0;
-  if (!follows_fibres_ || !is_fibre(event.payload) || event.aux != sizeof(event.payload) || !flowing_ || !has_from || is_kernel_half(event.from)) return;
+  if (!follows_fibres_ || !is_fibre(event.payload) || event.aux != sizeof(event.payload) || !flowing_ || !has_from ||
+      is_kernel_half(event.from))
+    return;
   if (pending_) resolve(find(event.from), event.from);
   if (is_dated(event)) take_packet_time(likeliest(event), event.cycles);
   FlowStep step;
@@ -40,7 +42,8 @@ void CallTree::State::find_thread(const FlowStep& step) {
   last_tid = step.tid;
   last_cpu = step.cpu;
   last_thread = place->second;
-  if (fibres == nullptr) [[likely]] return;
+  if (fibres == nullptr) [[likely]]
+    return;
   last_thread = fibres->running(last_thread);
   have_room();
 }
@@ -100,7 +103,9 @@ void CallTree::State::first_announcement(Now& now, uint32_t own) {
   fibres->threads[own].runs = own;
   const auto [place, is_new] = fibres->processes.try_emplace(now.step.pid);
   FibreStacks::Process& process = place->second;
-  const auto begins = [](const Stack& stack) { return stack.begun || (!stack.frames.empty() && (stack.frames.front().flags & kCallNoStart) == 0); };
+  const auto begins = [](const Stack& stack) {
+    return stack.begun || (!stack.frames.empty() && (stack.frames.front().flags & kCallNoStart) == 0);
+  };
   if (is_new) {
     const auto main = index_of.find({now.step.pid, -1});  // the process's first thread
     process.begun = begins(now.stack) || (main != index_of.end() && begins(stacks[main->second]));
@@ -151,8 +156,8 @@ uint32_t CallTree::State::unknown_stack(const FlowStep& step, uint32_t own) {
   return thread.unknown;
 }
 
-// Another thread has announced a fibre that runs on this one, which will announce another one: the times do not order the two. How much of the fibre's
-// calls is right is not known.
+// Another thread has announced a fibre that runs on this one, which will announce another one: the times do not order the two. How much of
+// the fibre's calls is right is not known.
 void CallTree::State::claim(const FlowStep& step, uint32_t index, std::vector<CallStep>& out) {
   const uint32_t own = fibres->stack(index).thread;
   if (own == FibreStacks::kNone || fibres->running(own) != index) return;
@@ -206,8 +211,8 @@ void CallTree::State::take_fibre(const Now& now) {
   resume(step, own, to, out);
 }
 
-// `now` has given up its calls: its flow stops (`off`), and where it goes on is unknown, or it has gone on at an unexpected place. Returns whether
-// another stack, of an unknown fibre, runs now.
+// `now` has given up its calls: its flow stops (`off`), and where it goes on is unknown, or it has gone on at an unexpected place. Returns
+// whether another stack, of an unknown fibre, runs now.
 bool CallTree::State::lose_fibre(Now& now, std::optional<Off> off) {
   const uint32_t own = own_stack(now.step);
   const auto thread = fibres->threads.find(own);
@@ -224,7 +229,8 @@ bool CallTree::State::lose_fibre(Now& now, std::optional<Off> off) {
   return true;
 }
 
-// The process executes another program: it has no fibres any more. Returns whether another stack runs now, the thread's own, which has taken the step.
+// The process executes another program: it has no fibres any more. Returns whether another stack runs now, the thread's own, which has
+// taken the step.
 bool CallTree::State::end_fibres(Now& now) {
   const uint32_t own = own_stack(now.step);
   const bool moves = now.index != own;

@@ -14,8 +14,8 @@
 
 namespace ptd {
 
-/// A stack of return addresses and functions. Recursion from one place takes one entry. Beyond kMostRuns entries only the number of calls is
-/// known. Not thread-safe.
+/// A stack of return addresses and functions. Recursion from one place takes one entry. Beyond kMostRuns entries only the number of calls
+/// is known. Not thread-safe.
 class FoldedCalls {
  public:
   enum class Where : uint8_t {
@@ -24,7 +24,8 @@ class FoldedCalls {
     outside,  ///< of the stored ones; none is folded any more
     unknown,  ///< a return to no open call
   };
-  /// Takes a step of a thread whose stored stack is full. `due`: where its pause ends. `stored`: the stored calls, as CallTree::State::StoredCalls.
+  /// Takes a step of a thread whose stored stack is full. `due`: where its pause ends. `stored`: the stored calls, as
+  /// CallTree::State::StoredCalls.
   template <class Stored>
   Where take(const FlowStep& step, Ip due, Stored& stored) {
     const bool unseen = (step.flags & kFlowUnseen) != 0;
@@ -184,9 +185,9 @@ class FoldedCalls {
   }
 
   std::vector<Run> runs_;
-  uint64_t depth_ = 0;         ///< calls in runs_
-  uint64_t unknown_ = 0;       ///< calls inside of those of runs_
-  std::vector<Saved> saved_;   ///< by depth
+  uint64_t depth_ = 0;        ///< calls in runs_
+  uint64_t unknown_ = 0;      ///< calls inside of those of runs_
+  std::vector<Saved> saved_;  ///< by depth
   BoundedSearch search_;
 };
 

@@ -49,7 +49,8 @@ inline void CallFlow::move_inlined(Ip ip, FunctionId function, const InlinedPiec
   moves_.push_back({{}, 0, static_cast<uint32_t>(ran), to.chain, function, to.begins});
   last_position_ = dates_.position();
   dates_.add(false);
-  if (dates_.waiting() >= kMaxHeld) [[unlikely]] put_out(dates_.anchor_undated(false));
+  if (dates_.waiting() >= kMaxHeld) [[unlikely]]
+    put_out(dates_.anchor_undated(false));
 }
 
 // The flow is at this block.
@@ -85,7 +86,8 @@ void CallFlow::pass_pieces(const Block& block) {
 // As pass(), and notes wherever the flow enters or leaves inlined functions.
 const Block* CallFlow::pass_inlined(const Block* at, const Block* last) {
   for (uint64_t ran = 0;; ++at) {
-    if (!nodes_->keys[at->node].is_known()) [[unlikely]] refresh(at->node);
+    if (!nodes_->keys[at->node].is_known()) [[unlikely]]
+      refresh(at->node);
     const InlinedNode& inlined = nodes_->inlined[at->node];
     if (inlined.chain == chain_ && inlined.count == 0) {
       ran += at->instructions;
@@ -116,7 +118,8 @@ void CallTree::State::enter_inlined(Now& now, InlineId wanted, uint32_t begins, 
   const uint32_t count = innermost.depth - (*chains)[open].depth;
   if (count > kMaxFrames - std::min(kMaxFrames, stack.inner.size())) return;
   const Frame& host = stack.frames.back();
-  const bool began_before = host.kind == FrameKind::root && host.instructions == now.thread.instructions;  // the flow has just come to a root
+  // The flow has just come to a root.
+  const bool began_before = host.kind == FrameKind::root && host.instructions == now.thread.instructions;
   const uint8_t middle = began_before ? kCallNoStart : kCallMiddle;
   if (innermost.outer == open) return enter_one(now, wanted, flags != 0 || (begins & 1U) != 0 ? flags : middle);
   std::array<InlineId, InlineChains::kMaxDepth> chain;

@@ -1,8 +1,8 @@
 // How CallTree ends calls of which nothing more is known, and takes them up again.
 #include <utility>
 
-#include "analysis/tree/call_tree_state.h"
 #include "analysis/frame_search.h"
+#include "analysis/tree/call_tree_state.h"
 
 namespace ptd {
 

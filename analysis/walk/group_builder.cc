@@ -49,7 +49,8 @@ bool GroupBuilder::take_inside(const FlowStep& step) {
     case FlowKind::far_return: {
       if (step.landing == kLandsHere) return take_landing(step);
       const bool far = step.kind == FlowKind::far_return;
-      const size_t match = search_.innermost(frames_, [&](const Frame& frame) { return frame.return_to == step.to && (!far || is_boundary(frame.kind)); });
+      const size_t match =
+          search_.innermost(frames_, [&](const Frame& frame) { return frame.return_to == step.to && (!far || is_boundary(frame.kind)); });
       if (match == 0 || step.to.value == 0) return false;
       leave_to(match - 1, step);
       return true;
@@ -276,7 +277,8 @@ void GroupBuilder::put_group(const Entry& entry, size_t end_call) {
   group.function_count = items.functions.size() - group.first_function;
   for (const CallGroup::Function& function : items.functions_of(group)) function_at_[function.id] = 0;
   if (drops_calls_) return;
-  calls.insert(calls.end(), pending_.begin() + static_cast<std::ptrdiff_t>(entry.first_call), pending_.begin() + static_cast<std::ptrdiff_t>(end_call));
+  calls.insert(calls.end(), pending_.begin() + static_cast<std::ptrdiff_t>(entry.first_call),
+               pending_.begin() + static_cast<std::ptrdiff_t>(end_call));
 }
 
 }  // namespace ptd

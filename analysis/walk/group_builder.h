@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/call_flow.h"
 #include "analysis/base/open_counts.h"
+#include "analysis/call_flow.h"
 #include "analysis/frame_search.h"
 #include "image/left_calls.h"
 #include "ptdecode/call_tree.h"
@@ -26,9 +26,9 @@ struct FinishedCall {
 ///     call a | call b | ret b | call c | call d | ret d | switch_out
 ///     call a | (group: b)      | call c | (group: d)     | switch_out
 ///
-/// Invariant: a group is taken by CallTree with the same result as its steps, if CallTree::accepts() it. So a step is in a group only if what
-/// CallTree does with it depends on nothing outside. All others stay as they are: returns to calls from before, gaps, pauses, switches,
-/// unseen and uncertain branches, setjmp and longjmp. At most kMostSteps steps wait for their group. Not thread-safe.
+/// Invariant: a group is taken by CallTree with the same result as its steps, if CallTree::accepts() it. So a step is in a group only if
+/// what CallTree does with it depends on nothing outside. All others stay as they are: returns to calls from before, gaps, pauses,
+/// switches, unseen and uncertain branches, setjmp and longjmp. At most kMostSteps steps wait for their group. Not thread-safe.
 class GroupBuilder {
  public:
   static constexpr uint64_t kMostSteps = kMostGroupSteps;
@@ -71,9 +71,9 @@ class GroupBuilder {
   struct Entry {
     FlowStep step;
     uint64_t number = 0;
-    size_t level = 0;        ///< frames after it
-    size_t first_call = 0;   ///< of pending_, ended after it
-    bool replaces = false;   ///< the call before first_call ended with it
+    size_t level = 0;       ///< frames after it
+    size_t first_call = 0;  ///< of pending_, ended after it
+    bool replaces = false;  ///< the call before first_call ended with it
     Run after;
   };
   [[nodiscard]] bool same_context(const FlowStep& step) const {
@@ -96,7 +96,7 @@ class GroupBuilder {
   FlowStep context_;         ///< the last step
   bool in_context_ = false;  ///< a step with this context has stayed
   bool one_group_ = false, drops_calls_ = false;
-  bool user_ = false;        ///< a step with this context may have gone to a user address
+  bool user_ = false;  ///< a step with this context may have gone to a user address
   std::vector<Frame> frames_;
   BoundedSearch search_;
   std::vector<Entry> entries_;

@@ -30,7 +30,9 @@ Result<StepFiles> collect_steps(const Recording& plan, const std::vector<std::st
   }
   if (count != 0)
     return Error{ErrorCode::missing_part,
-                 "the steps of " + std::to_string(count) + " of " + std::to_string(units.size()) + " units are missing: " + missing + (count > kNamed ? ", ..." : ""), 0};
+                 "the steps of " + std::to_string(count) + " of " + std::to_string(units.size()) + " units are missing: " + missing +
+                     (count > kNamed ? ", ..." : ""),
+                 0};
   return files;
 }
 
@@ -55,7 +57,8 @@ Status RecordedSteps::begin(FunctionTable& functions) {
   }
 }
 
-// The first step has what was executed after the last step of the unit before. It is in no group: a group comes after a step of its context.
+// The first step has what was executed after the last step of the unit before. It is in no group: a group comes after a step of its
+// context.
 void RecordedSteps::carry(StepItems& items) {
   if (items.steps.empty()) return;
   FlowStep& first = items.steps.front();

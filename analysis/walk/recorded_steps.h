@@ -31,8 +31,8 @@ class RecordedSteps {
  public:
   /// `all_steps`: CallWalkOptions::all_steps.
   RecordedSteps(const std::vector<StepFiles::File>& files, bool all_steps) : files_(files), follows_all_(all_steps) {}
-  /// Appends the next items. The totals of units that are over are added to `totals`. False: there are no more. Errors: those of StepFileReader and
-  /// AllStepsReader.
+  /// Appends the next items. The totals of units that are over are added to `totals`. False: there are no more. Errors: those of
+  /// StepFileReader and AllStepsReader.
   [[nodiscard]] Result<bool> next(StepItems& items, FunctionTable& functions, FunctionProfile& totals);
   /// Appends the steps of a group of the last items. Errors: those of AllStepsReader.
   [[nodiscard]] Status expand(const CallGroup& group, std::vector<FlowStep>& steps);

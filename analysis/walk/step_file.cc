@@ -148,7 +148,9 @@ void StepFileWriter::put_totals(const FunctionProfile& totals, const FunctionTab
     const FunctionTotals& each = totals.functions()[id];
     if (each.calls == 0) continue;
     out.number(number_of(id, functions));
-    for (const uint64_t sum : {each.calls, each.self_ns, each.total_ns, each.self_instructions, each.instructions, each.self_cycles, each.cycles}) out.number(sum);
+    for (const uint64_t sum :
+         {each.calls, each.self_ns, each.total_ns, each.self_instructions, each.instructions, each.self_cycles, each.cycles})
+      out.number(sum);
     const DurationCounts& durations = each.durations;
     uint64_t entries = 0, last = 0;
     durations.each([&](uint64_t, uint64_t) { ++entries; });
@@ -251,7 +253,8 @@ void StepFileReader::read_totals(ByteReader& in, FunctionProfile& totals) const 
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     const uint64_t number = in.number_to(ids_.size());
     FunctionTotals each;
-    for (uint64_t* sum : {&each.calls, &each.self_ns, &each.total_ns, &each.self_instructions, &each.instructions, &each.self_cycles, &each.cycles})
+    for (uint64_t* sum :
+         {&each.calls, &each.self_ns, &each.total_ns, &each.self_instructions, &each.instructions, &each.self_cycles, &each.cycles})
       *sum = in.number();
     const bool exact = in.flag();
     const uint64_t max = in.number(), max_count = in.number();
@@ -309,7 +312,8 @@ Result<std::unique_ptr<AllStepsReader>> AllStepsReader::open(const std::string& 
     if (status.error().code != ErrorCode::not_found) return status.error();
     return Error{ErrorCode::missing_part, all + " is missing: calls of this unit must be followed step by step; decode its steps again", 0};
   }
-  if (own.plan != head.plan || own.unit != head.unit) return Error{ErrorCode::wrong_recording, all + ": the steps are of another plan; decode its units again", 0};
+  if (own.plan != head.plan || own.unit != head.unit)
+    return Error{ErrorCode::wrong_recording, all + ": the steps are of another plan; decode its units again", 0};
   return reader;
 }
 
@@ -320,7 +324,8 @@ Result<bool> AllStepsReader::open_block() {
   in_ = ByteReader(content_);
   coder_ = {};
   if (block->kind == StepBlock::end) {
-    if (in_.number() != count_ || !in_.done()) return blocks_.damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
+    if (in_.number() != count_ || !in_.done())
+      return blocks_.damaged(ErrorCode::bad_format, "the end of the file of steps is inconsistent");
     return false;
   }
   if (block->kind != StepBlock::steps) return blocks_.damaged(ErrorCode::bad_format, "unknown part of the file of steps");
@@ -352,7 +357,8 @@ Status AllStepsReader::read(uint64_t first, uint64_t count, std::vector<FlowStep
       taken_.clear();
       const Result<bool> more = open_block();
       if (!more) return more.error();
-      if (!more.value() || first < count_ || first - count_ >= left_) return blocks_.damaged(ErrorCode::bad_format, "steps of a group are missing");
+      if (!more.value() || first < count_ || first - count_ >= left_)
+        return blocks_.damaged(ErrorCode::bad_format, "steps of a group are missing");
     }
     const uint64_t end = first + std::min(count, count_ + left_ - first);
     if (end > count_) {

@@ -30,11 +30,13 @@ class StepFileWriter {
  public:
   /// `all`: writes all_steps_path() too. Errors: those of WholeFile.
   static Result<std::unique_ptr<StepFileWriter>> create(const std::string& path, const StepFileHead& head, bool all);
-  /// Adds one of all steps, if these are written. Its instructions and cycles are those since the step before of the same unit, or since its start.
+  /// Adds one of all steps, if these are written. Its instructions and cycles are those since the step before of the same unit, or since
+  /// its start.
   void add(const FlowStep& step, const FunctionTable& functions);
   /// Adds what has become of the steps that were added.
   void add(const StepItems& items, const FunctionTable& functions);
-  /// `tail`: what was executed after the last step. `timed`: CallFlow::timed(). `totals`: of the calls of all groups. Errors: those of WholeFile.
+  /// `tail`: what was executed after the last step. `timed`: CallFlow::timed(). `totals`: of the calls of all groups. Errors: those of
+  /// WholeFile.
   [[nodiscard]] Status finish(const FlowPosition& tail, bool timed, const FunctionProfile& totals, const FunctionTable& functions);
 
  private:
@@ -68,8 +70,8 @@ class StepFileReader {
   /// Errors: those of MappedFile; bad_magic, unsupported_version, truncated, bad_format.
   static Result<std::unique_ptr<StepFileReader>> open(const std::string& path);
   [[nodiscard]] const StepFileHead& head() const { return head_; }
-  /// Appends the next steps and groups; functions are added to `functions`, and the totals of finished calls to `totals`. False: there are no
-  /// more, tail() and timed() are known. Errors: bad_checksum, bad_format, truncated.
+  /// Appends the next steps and groups; functions are added to `functions`, and the totals of finished calls to `totals`. False: there are
+  /// no more, tail() and timed() are known. Errors: bad_checksum, bad_format, truncated.
   [[nodiscard]] Result<bool> next(StepItems& items, FunctionTable& functions, FunctionProfile& totals);
   [[nodiscard]] const FlowPosition& tail() const { return tail_; }
   [[nodiscard]] bool timed() const { return timed_; }
@@ -95,9 +97,11 @@ class StepFileReader {
 /// Reads the file with all steps. Not thread-safe.
 class AllStepsReader {
  public:
-  /// `path`: of the file with the groups. Errors: as StepFileReader; missing_part if there is none; wrong_recording if it is of another unit.
+  /// `path`: of the file with the groups. Errors: as StepFileReader; missing_part if there is none; wrong_recording if it is of another
+  /// unit.
   static Result<std::unique_ptr<AllStepsReader>> open(const std::string& path, const StepFileHead& head);
-  /// Appends the next steps. `functions`: StepFileReader::functions(). False: there are no more. Errors: bad_checksum, bad_format, truncated.
+  /// Appends the next steps. `functions`: StepFileReader::functions(). False: there are no more. Errors: bad_checksum, bad_format,
+  /// truncated.
   [[nodiscard]] Result<bool> next(std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions);
   /// Appends `count` steps from number `first` on. Groups are asked for in order. Errors: the same; bad_format if there are fewer.
   [[nodiscard]] Status read(uint64_t first, uint64_t count, std::vector<FlowStep>& steps, const std::vector<FunctionId>& functions);

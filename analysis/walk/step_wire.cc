@@ -117,7 +117,8 @@ Status StepBlocks::open(const std::string& path, std::string_view magic, uint64_
   const Bytes bytes = file_->bytes();
   if (bytes.size() < kHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps ends inside its header");
   if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) return damaged(ErrorCode::bad_magic, "not a file of steps");
-  if (get(bytes, magic.size(), 4) != kStepsVersion) return damaged(ErrorCode::unsupported_version, "a file of steps of another version; decode the unit again");
+  if (get(bytes, magic.size(), 4) != kStepsVersion)
+    return damaged(ErrorCode::unsupported_version, "a file of steps of another version; decode the unit again");
   at_ = kHeaderBytes;
   const auto block = next();
   if (!block) return block.error();
@@ -135,8 +136,10 @@ Result<StepBlocks::Block> StepBlocks::next() {
   const uint64_t kind = get(bytes, at_, 8), stored = get(bytes, at_ + 8, 4), raw = get(bytes, at_ + 12, 4), hash = get(bytes, at_ + 24, 8);
   block.first = get(bytes, at_ + 16, 8);
   if (stored > bytes.size() - at_ - kBlockHeaderBytes) return damaged(ErrorCode::truncated, "the file of steps is truncated");
-  if (raw > kMostBlockBytes || kind > static_cast<uint64_t>(StepBlock::end)) return damaged(ErrorCode::bad_format, "unknown part of the file of steps");
-  if (raw > perfio::zstd_expansion_limit(stored)) return damaged(ErrorCode::bad_format, "a part of the file of steps expands above the limit; decode the unit again");
+  if (raw > kMostBlockBytes || kind > static_cast<uint64_t>(StepBlock::end))
+    return damaged(ErrorCode::bad_format, "unknown part of the file of steps");
+  if (raw > perfio::zstd_expansion_limit(stored))
+    return damaged(ErrorCode::bad_format, "a part of the file of steps expands above the limit; decode the unit again");
   const Bytes content = bytes.subspan(at_ + kBlockHeaderBytes, stored);
   if (fnv1a(content) != hash) return damaged(ErrorCode::bad_checksum, "a part of the file of steps does not have its checksum");
   at_ += kBlockHeaderBytes + stored;

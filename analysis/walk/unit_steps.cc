@@ -13,7 +13,8 @@ namespace {
 // Returns what was executed from the start of the unit's own flow to `position`, without what is counted.
 FlowPosition uncounted(const FlowPosition& position, const FlowPosition& start, const FlowPosition& counted) {
   const auto rest = [](uint64_t all, uint64_t some) { return all - std::min(all, some); };
-  return {rest(rest(position.instructions, start.instructions), counted.instructions), rest(rest(position.cycles, start.cycles), counted.cycles)};
+  return {rest(rest(position.instructions, start.instructions), counted.instructions),
+          rest(rest(position.cycles, start.cycles), counted.cycles)};
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 
 namespace ptd {
 
-/// Fed with the flow of all segments that the unit decodes. A step belongs to the unit if the flow that made it is in a segment of its own. Not
-/// thread-safe. The plan must outlive it.
+/// Fed with the flow of all segments that the unit decodes. A step belongs to the unit if the flow that made it is in a segment of its own.
+/// Not thread-safe. The plan must outlive it.
 class UnitSteps {
  public:
   UnitSteps(const Recording& plan, uint32_t unit);

@@ -1,5 +1,13 @@
-// An addon for Node.js 20 and later that announces the machine code of V8, without a change to the program: node -r ./node_announcer.node PROGRAM
-// c++ -std=c++17 -O2 -shared -fPIC -I/usr/include/node -I.. node_announcer.cc ../ptd_announce.c -o node_announcer.node (README.md)
+// An addon for Node.js 20 and later that announces the machine code of V8, without a change to the program: node -r ./node_announcer.node
+// PROGRAM c++ -std=c++17 -O2 -shared -fPIC -I/usr/include/node -I.. node_announcer.cc ../ptd_announce.c -o node_announcer.node (README.md)
+#include <fcntl.h>
+#include <link.h>
+#include <node.h>
+#include <ptd_announce.h>
+#include <unistd.h>
+#include <uv.h>
+#include <v8.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -9,16 +17,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fcntl.h>
-#include <link.h>
-#include <unistd.h>
-
-#include <node.h>
-#include <uv.h>
-#include <v8.h>
-
-#include <ptd_announce.h>
 
 #if NODE_MAJOR_VERSION < 20
 #error "V8 before 11 does not report all of its code: Node.js 20 or later is needed"
@@ -78,7 +76,9 @@ class IsolateCode {
   };
 
   explicit IsolateCode(v8::Isolate* isolate)
-      : isolate_(isolate), runtime_(ptd_announce_register("V8", [](void* self) { static_cast<IsolateCode*>(self)->relist(); }, this)) {}
+      : isolate_(isolate),
+        runtime_(ptd_announce_register(
+            "V8", [](void* self) { static_cast<IsolateCode*>(self)->relist(); }, this)) {}
 
   static std::mutex& all_lock() {
     static std::mutex lock;
@@ -197,7 +197,8 @@ class IsolateCode {
       const auto first = std::mismatch(old.begin(), old.end(), now.bytes.begin()).first - old.begin();
       const auto last = old.rend() - std::mismatch(old.rbegin(), old.rend(), now.bytes.rbegin()).first;
       if (first < last) {
-        announce(PTD_ANNOUNCE_PATCH, at->first + static_cast<uint64_t>(first), {{now.bytes.begin() + first, now.bytes.begin() + last}, at->second.name});
+        announce(PTD_ANNOUNCE_PATCH, at->first + static_cast<uint64_t>(first),
+                 {{now.bytes.begin() + first, now.bytes.begin() + last}, at->second.name});
         old = std::move(now.bytes);
       }
       ++at;

@@ -1,6 +1,11 @@
 // Announces what LLVM's ORC JIT loads and frees. LLVM 14; RTDyldObjectLinkingLayer::registerJITEventListener().
 #pragma once
 
+#include <llvm/ExecutionEngine/JITEventListener.h>
+#include <llvm/ExecutionEngine/RuntimeDyld.h>
+#include <llvm/Object/ObjectFile.h>
+#include <ptd_announce.h>
+
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -8,16 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include <llvm/ExecutionEngine/JITEventListener.h>
-#include <llvm/ExecutionEngine/RuntimeDyld.h>
-#include <llvm/Object/ObjectFile.h>
-
-#include <ptd_announce.h>
-
 /// Thread-safe. Must outlive the JIT.
 class OrcAnnouncer : public llvm::JITEventListener {
  public:
-  OrcAnnouncer() : runtime_(ptd_announce_register("LLVM ORC", [](void* self) { static_cast<OrcAnnouncer*>(self)->relist(); }, this)) {}
+  OrcAnnouncer()
+      : runtime_(ptd_announce_register(
+            "LLVM ORC", [](void* self) { static_cast<OrcAnnouncer*>(self)->relist(); }, this)) {}
   ~OrcAnnouncer() override { ptd_announce_unregister(runtime_); }
 
   /// The code is final, and does not run yet.

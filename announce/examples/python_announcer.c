@@ -1,9 +1,9 @@
-// A CPython module, for 3.11 and later, that gives each Python function a piece of machine code of its own and announces it: then Python functions
-// have names, calls and source lines in a trace. CPython's own `-X perf` does that without saying what ends, and has no interface for others.
-// cc -O2 -shared -fPIC $(python3-config --includes) -I.. python_announcer.c ../ptd_announce.c -o python_announcer.so (README.md)
+// A CPython module, for 3.11 and later, that gives each Python function a piece of machine code of its own and announces it: then Python
+// functions have names, calls and source lines in a trace. CPython's own `-X perf` does that without saying what ends, and has no interface
+// for others. cc -O2 -shared -fPIC $(python3-config --includes) -I.. python_announcer.c ../ptd_announce.c -o python_announcer.so
+// (README.md)
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +62,17 @@ static Py_ssize_t extra_index;
 
 static void announce(const struct piece* piece, uint8_t kind, uint16_t flags) {
   const struct ptd_announce_line line = {0, piece->line};
-  const struct ptd_announcement what = {.runtime = runtime, .kind = kind, .phase = PTD_ANNOUNCE_END, .flags = flags, .address = (uintptr_t)piece->code,
-                                        .size = sizeof kCode, .code = kind == PTD_ANNOUNCE_LOAD ? piece->code : NULL, .name = piece->name,
-                                        .file = piece->file, .lines = &line, .line_count = kind == PTD_ANNOUNCE_LOAD};
+  const struct ptd_announcement what = {.runtime = runtime,
+                                        .kind = kind,
+                                        .phase = PTD_ANNOUNCE_END,
+                                        .flags = flags,
+                                        .address = (uintptr_t)piece->code,
+                                        .size = sizeof kCode,
+                                        .code = kind == PTD_ANNOUNCE_LOAD ? piece->code : NULL,
+                                        .name = piece->name,
+                                        .file = piece->file,
+                                        .lines = &line,
+                                        .line_count = kind == PTD_ANNOUNCE_LOAD};
   ptd_announce_code(&what);
 }
 
@@ -135,7 +143,8 @@ static PyObject* evaluate(PyThreadState* thread, struct _PyInterpreterFrame* fra
   const struct piece* piece = piece_of(code, throwing);
   Trampoline call = NULL;
   if (piece != NULL) memcpy(&call, &piece->code, sizeof call);
-  PyObject* result = call != NULL ? call(thread, frame, throwing, _PyEval_EvalFrameDefault) : _PyEval_EvalFrameDefault(thread, frame, throwing);
+  PyObject* result =
+      call != NULL ? call(thread, frame, throwing, _PyEval_EvalFrameDefault) : _PyEval_EvalFrameDefault(thread, frame, throwing);
   Py_DECREF(code);
   return result;
 }
@@ -154,7 +163,8 @@ static PyMethodDef functions[] = {
     {"poll", poll, METH_NOARGS, "Announces functions if, and only if, somebody listens now; returns whether. Called by the import."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "python_announcer", "Python functions in traces.", -1, functions, NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "python_announcer", "Python functions in traces.", -1, functions, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit_python_announcer(void) {
   PyObject* module = PyModule_Create(&definition);

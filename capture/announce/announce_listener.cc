@@ -18,7 +18,8 @@ constexpr int kLooksUntilGone = 3;  // a busy system may hide a mapping from a l
 constexpr size_t kMostRings = 4096, kMostTroubles = 16;
 
 Error too_many(int32_t pid) {
-  return Error{ErrorCode::too_large, "the announcements of process " + std::to_string(pid) + " are not read: too many processes announce at once", 0};
+  return Error{ErrorCode::too_large,
+               "the announcements of process " + std::to_string(pid) + " are not read: too many processes announce at once", 0};
 }
 
 }  // namespace
@@ -118,7 +119,9 @@ void AnnounceListener::take(AnnounceSocket::Offer offer) {
 }
 
 bool AnnounceListener::is_gone(Source& source, Seen& seen) const {
-  const auto same = [&](const RingPlace& place) { return place.inode == source.ring->place().inode && place.device == source.ring->place().device; };
+  const auto same = [&](const RingPlace& place) {
+    return place.inode == source.ring->place().inode && place.device == source.ring->place().device;
+  };
   if (std::any_of(seen.places.begin(), seen.places.end(), same)) {
     source.missed = 0;
     return false;
@@ -166,7 +169,7 @@ void AnnounceListener::release() {
 }
 
 void AnnounceListener::close(Source& source, bool gone) {
-  const Moment end = moment_now();  // from here on, a change may be unheard
+  const Moment end = moment_now();    // from here on, a change may be unheard
   if (!gone) source.ring->disable();  // what a process that is gone shares with a child stays on: the child's ring starts so
   if (source.own) {
     const auto on_record = [&](Bytes record) { hear(source.pid, record); };
@@ -176,7 +179,7 @@ void AnnounceListener::close(Source& source, bool gone) {
       (void)source.ring->read(on_record, kMostRecords);
       if (source.late)
         note_trouble("the announcements of process " + std::to_string(source.pid) +
-               " are not read to their end: too many processes ended at once in the middle of one");
+                     " are not read to their end: too many processes ended at once in the middle of one");
     }
     tell(source, false, source.ring->given_out(), end);
     source.ring->release();

@@ -35,16 +35,16 @@ class AnnounceListener {
   using Sink = std::function<void(const Heard& heard)>;
   /// Two of the largest rings, so that each fits after another one.
   static constexpr uint64_t kSearchBytes = 512U << 20;
-  /// `continues`: reads on where a reader of the same recording was killed. `search_bytes`: how many bytes of the rings of ended processes a look
-  /// searches for records past unfinished ones, at most.
+  /// `continues`: reads on where a reader of the same recording was killed. `search_bytes`: how many bytes of the rings of ended processes
+  /// a look searches for records past unfinished ones, at most.
   explicit AnnounceListener(Sink sink, bool continues = false, uint64_t search_bytes = kSearchBytes)
       : sink_(std::move(sink)), continues_(continues), search_bytes_(search_bytes) {}
   ~AnnounceListener() { stop(); }
   AnnounceListener(const AnnounceListener&) = delete;
   AnnounceListener& operator=(const AnnounceListener&) = delete;
 
-  /// Finds new rings of these processes, and closes those of processes that have ended or run another program since. Rings that are too many to
-  /// be searched now wait for the next call; stop() reads them up to the first unfinished record.
+  /// Finds new rings of these processes, and closes those of processes that have ended or run another program since. Rings that are too
+  /// many to be searched now wait for the next call; stop() reads them up to the first unfinished record.
   void look(const std::vector<int32_t>& pids);
   /// Takes a ring that a process offered.
   void take(AnnounceSocket::Offer offer);
@@ -52,8 +52,8 @@ class AnnounceListener {
   uint64_t drain();
   /// Gives back the space of what was drained; call it when the records are safe.
   void release();
-  /// Turns announcements off and passes on the rest. Of each process with a ring that could not be read, tells that nobody listened: a detach of 0
-  /// numbers without an attach.
+  /// Turns announcements off and passes on the rest. Of each process with a ring that could not be read, tells that nobody listened: a
+  /// detach of 0 numbers without an attach.
   void stop();
   /// In a child of fork(): lets go of the rings without a trace.
   void abandon() { sources_.clear(); }

@@ -110,7 +110,8 @@ bool is_safe(int fd, uint32_t uid) {
 }
 
 Error untrusted(int32_t pid) {
-  return Error{ErrorCode::untrusted_file, "the announcements of process " + std::to_string(pid) + " are not in a sealed memfd of its user: not read", 0};
+  return Error{ErrorCode::untrusted_file,
+               "the announcements of process " + std::to_string(pid) + " are not in a sealed memfd of its user: not read", 0};
 }
 
 bool lock(int fd) {
@@ -152,7 +153,8 @@ std::vector<RingPlace> find_rings(int32_t pid) {
     if (line.find("/memfd:" PTD_ANNOUNCE_MEMFD " (deleted)") == std::string::npos) continue;
     unsigned long long first = 0, end = 0, offset = 0, inode = 0;
     unsigned major_number = 0, minor_number = 0;
-    if (std::sscanf(line.c_str(), "%llx-%llx %*4s %llx %x:%x %llu", &first, &end, &offset, &major_number, &minor_number, &inode) != 6 || offset != 0)
+    if (std::sscanf(line.c_str(), "%llx-%llx %*4s %llx %x:%x %llu", &first, &end, &offset, &major_number, &minor_number, &inode) != 6 ||
+        offset != 0)
       continue;
     const RingPlace place{first, end, makedev(major_number, minor_number), inode};
     if (place.device == memfd_device()) places.push_back(place);
@@ -193,12 +195,15 @@ Status AnnounceRing::map(int32_t pid, uint32_t uid) {
       std::memcmp(header.magic, PTD_ANNOUNCE_MAGIC, sizeof header.magic) != 0)
     return Error{ErrorCode::bad_header, name + " have no valid header: not read", 0};
   if (header.version != PTD_ANNOUNCE_VERSION)
-    return Error{ErrorCode::bad_version, name + " are in version " + std::to_string(header.version) +
-                                             " of the format; this program knows version " + std::to_string(PTD_ANNOUNCE_VERSION), 0};
+    return Error{ErrorCode::bad_version,
+                 name + " are in version " + std::to_string(header.version) + " of the format; this program knows version " +
+                     std::to_string(PTD_ANNOUNCE_VERSION),
+                 0};
   const auto size = static_cast<uint64_t>(info.st_size);
   const bool is_power = header.ring_bytes != 0 && (header.ring_bytes & (header.ring_bytes - 1)) == 0;
   if (!is_power || header.ring_bytes < kLeastRingBytes || header.ring_bytes > kMostRingBytes || header.ring_offset % 4096 != 0 ||
-      header.ring_offset < sizeof header || header.ring_offset > size || header.ring_bytes > size - header.ring_offset || size > 2 * kMostRingBytes)
+      header.ring_offset < sizeof header || header.ring_offset > size || header.ring_bytes > size - header.ring_offset ||
+      size > 2 * kMostRingBytes)
     return Error{ErrorCode::bad_header, name + " have a header that contradicts the size of the ring: not read", 0};
   if (!lock(fd_.get())) return Error{ErrorCode::busy, name + " are read by another recorder", 0};
   void* const base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);

@@ -53,8 +53,8 @@ class AnnounceRing {
   uint64_t read(const std::function<void(Bytes record)>& on_record, uint64_t most = ~uint64_t{0});
   /// Gives the space of what was read back to the process.
   void release();
-  /// The process is gone: also reads past records that were begun and not completed. Returns how many bytes it searched for the next record, at
-  /// most size_bytes(). Holes of the file are skipped.
+  /// The process is gone: also reads past records that were begun and not completed. Returns how many bytes it searched for the next
+  /// record, at most size_bytes(). Holes of the file are skipped.
   uint64_t read_rest(const std::function<void(Bytes record)>& on_record);
   /// Returns how many bytes it has for records.
   [[nodiscard]] uint64_t size_bytes() const { return ring_bytes_; }

@@ -27,12 +27,13 @@ constexpr int kMostOffers = 1024;  // in one round
 
 constexpr std::string_view kFolderStart = "ptdecode-announce-";
 constexpr const char* kSocketName = "socket";
-constexpr size_t kMostNames = 1U << 16;       // of a temporary folder that is searched for stale ones
-constexpr time_t kLeastAgeS = 60;             // a younger folder may be one whose socket is not bound yet
+constexpr size_t kMostNames = 1U << 16;  // of a temporary folder that is searched for stale ones
+constexpr time_t kLeastAgeS = 60;        // a younger folder may be one whose socket is not bound yet
 
 /// Returns whether the sockets in a folder can only be those of this machine, where connect() tells whether one is in use.
 bool is_local(int folder) {
-  constexpr std::array<long, 6> kLocal = {EXT4_SUPER_MAGIC, TMPFS_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
+  constexpr std::array<long, 6> kLocal = {EXT4_SUPER_MAGIC,  TMPFS_MAGIC,           XFS_SUPER_MAGIC,
+                                          BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
   struct statfs info {};
   return fstatfs(folder, &info) == 0 && std::find(kLocal.begin(), kLocal.end(), static_cast<long>(info.f_type)) != kLocal.end();
 }
@@ -40,7 +41,8 @@ bool is_local(int folder) {
 /// Returns whether a folder is private to this user, and whether it is old enough not to be in the making.
 bool is_old_and_ours(int folder) {
   struct stat info {};
-  return fstat(folder, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 077) == 0 && time(nullptr) - info.st_mtim.tv_sec >= kLeastAgeS;
+  return fstat(folder, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 077) == 0 &&
+         time(nullptr) - info.st_mtim.tv_sec >= kLeastAgeS;
 }
 
 /// Removes the socket in a folder if no process has it open. Returns false if one has, or if it is something else.

@@ -1,11 +1,11 @@
 // Addresses of AF_UNIX sockets.
 #pragma once
 
-#include <algorithm>
-#include <string_view>
-
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#include <algorithm>
+#include <string_view>
 
 namespace ptd {
 

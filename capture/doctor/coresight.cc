@@ -80,14 +80,18 @@ Check sinks(const Facts& facts, const Numbers& units) {
   if (!trbe.empty() && no_trbe.empty()) return {"sink", Verdict::good, "TRBE: each processor writes to a buffer of its own in memory", ""};
   if (!etr.empty()) {
     const std::string some = trbe.empty() ? "" : "; TRBE on the other processors, none on " + cpu_words(no_trbe);
-    return {"sink", Verdict::limit, "ETR (tmc_etr" + std::to_string(*etr.begin()) + "): one buffer in memory for all processors" + some, trbe_fix(facts)};
+    return {"sink", Verdict::limit, "ETR (tmc_etr" + std::to_string(*etr.begin()) + "): one buffer in memory for all processors" + some,
+            trbe_fix(facts)};
   }
   if (!trbe.empty())
-    return {"sink", Verdict::limit, "no TRBE for " + cpu_words(no_trbe) + ", and no ETR: what runs there is not traced", "keep the program on the others: taskset -c"};
+    return {"sink", Verdict::limit, "no TRBE for " + cpu_words(no_trbe) + ", and no ETR: what runs there is not traced",
+            "keep the program on the others: taskset -c"};
   if (!etf.empty() || !etb.empty() || !old_etb.empty())
-    return {"sink", Verdict::limit, "no TRBE and no ETR, only memory on the chip (ETF or ETB): more than some KiB between two context switches are lost",
+    return {"sink", Verdict::limit,
+            "no TRBE and no ETR, only memory on the chip (ETF or ETB): more than some KiB between two context switches are lost",
             facts.sudo() + "modprobe coresight-tmc; " + trbe_fix(facts)};
-  return {"sink", Verdict::blocked, "no TRBE, ETR, ETF or ETB: the trace cannot be written", facts.sudo() + "modprobe -a coresight-tmc coresight-trbe; " + trbe_fix(facts)};
+  return {"sink", Verdict::blocked, "no TRBE, ETR, ETF or ETB: the trace cannot be written",
+          facts.sudo() + "modprobe -a coresight-tmc coresight-trbe; " + trbe_fix(facts)};
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace ptd::doctor {
 
-/// Adds the checks "pmu" (trace units of the processors) and "sink" (where the trace is written to) of a machine whose kernel has the event cs_etm.
-/// Source: [Linux] Documentation/trace/coresight/, Documentation/ABI/testing/sysfs-bus-coresight-devices-*.
+/// Adds the checks "pmu" (trace units of the processors) and "sink" (where the trace is written to) of a machine whose kernel has the event
+/// cs_etm. Source: [Linux] Documentation/trace/coresight/, Documentation/ABI/testing/sysfs-bus-coresight-devices-*.
 void check_coresight(const Facts& facts, std::vector<Check>& checks);
 
 }  // namespace ptd::doctor

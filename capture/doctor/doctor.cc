@@ -227,15 +227,15 @@ void check_kinds(const Facts& facts, Diagnosis& diagnosis) {
   const int own = probe("", false, false), all = probe("", true, false);
   diagnosis.sideband = own == 0;
   diagnosis.system_sideband = all == 0;
-  diagnosis.checks.push_back(
-      {"events", own == 0 ? Verdict::good : Verdict::blocked,
-       own != 0   ? "no perf event can be opened (" + std::string(std::strerror(own)) + ")"
-       : all == 0 ? "perf events of all processes can be opened"
-                  : "perf events of your own processes can be opened, but not those of all processes "
-                    "(" + std::string(std::strerror(all)) + ")",
-       own != 0 && facts.privileged() ? "a seccomp profile, such as a container's, blocks perf_event_open"
-       : all == 0                     ? ""
-                                      : facts.sudo() + "sysctl kernel.perf_event_paranoid=-1"});
+  diagnosis.checks.push_back({"events", own == 0 ? Verdict::good : Verdict::blocked,
+                              own != 0   ? "no perf event can be opened (" + std::string(std::strerror(own)) + ")"
+                              : all == 0 ? "perf events of all processes can be opened"
+                                         : "perf events of your own processes can be opened, but not those of all processes "
+                                           "(" +
+                                               std::string(std::strerror(all)) + ")",
+                              own != 0 && facts.privileged() ? "a seccomp profile, such as a container's, blocks perf_event_open"
+                              : all == 0                     ? ""
+                                                             : facts.sudo() + "sysctl kernel.perf_event_paranoid=-1"});
   if (own != 0) return;
   std::vector<std::string> known, unknown, refused;
   struct Kind {
@@ -302,7 +302,8 @@ void check_announcements(const Facts& facts, Checks& checks) {
   for (const char* place : kPlaces) {
     if (!events.empty() || !facts.has_sys(place)) continue;
     const bool writable = ::access((facts.machine.sys + "/" + place).c_str(), W_OK) == 0;
-    events = std::string("; also through user_events, those ") + (writable ? "of this user" : "that may write to " + facts.machine.sys + "/" + place);
+    events = std::string("; also through user_events, those ") +
+             (writable ? "of this user" : "that may write to " + facts.machine.sys + "/" + place);
   }
   if (events.empty()) events = "; this kernel has no user_events (Linux 6.4, CONFIG_USER_EVENTS), or tracefs is not readable";
   checks.push_back({"announcements", Verdict::good, found + events, ""});
@@ -329,16 +330,19 @@ void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
   diagnosis.emulation = chosen.fitness == emulators::Fitness::works;
   diagnosis.checks.push_back({"emulation", diagnosis.emulation ? Verdict::good : Verdict::limit,
                               chosen.found + (diagnosis.emulation ? ": record --emulate works" : ": record --emulate does not work"),
-                              diagnosis.emulation                                     ? ""
-                              : chosen.fitness == emulators::Fitness::missing ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
-                                                                                      : "ptdecode emulator build"});
+                              diagnosis.emulation ? ""
+                              : chosen.fitness == emulators::Fitness::missing
+                                  ? facts.sudo() + "apt install qemu-user (Debian 12); elsewhere: ptdecode emulator build"
+                                  : "ptdecode emulator build"});
   if (machine.arm64) return;
   const auto check_machines = [&](const char* what, emulators::MachineArch arch, const char* programs, const char* advice) {
     search.name = emulators::system_emulator(arch);
     const emulators::Emulator system = emulators::choose_emulator(search);
     const bool works = system.fitness == emulators::Fitness::works;
-    diagnosis.checks.push_back({what, works ? Verdict::good : Verdict::limit,
-                                system.found + ": record --emulate=system " + (works ? "works" : "does not work") + programs + (works ? ", given a kernel" : ""), works ? "" : advice});
+    diagnosis.checks.push_back(
+        {what, works ? Verdict::good : Verdict::limit,
+         system.found + ": record --emulate=system " + (works ? "works" : "does not work") + programs + (works ? ", given a kernel" : ""),
+         works ? "" : advice});
     return works;
   };
   diagnosis.system_emulation = check_machines("machines", emulators::MachineArch::x86_64, "", "ptdecode emulator fetch");

@@ -31,9 +31,9 @@ struct Diagnosis {
   bool system_trace = false;  ///< of all processes
   bool sideband = false;      ///< mappings, processes and switches of this user's programs, without a trace
   bool system_sideband = false;
-  bool emulation = false;  ///< record --emulate
+  bool emulation = false;         ///< record --emulate
   bool system_emulation = false;  ///< record --emulate=system
-  std::string trace_unit;  ///< "intel_pt", "cs_etm"; "" if there is none
+  std::string trace_unit;         ///< "intel_pt", "cs_etm"; "" if there is none
   std::vector<Check> checks;
 };
 
@@ -45,9 +45,9 @@ struct ProbeResult {
 /// The paths that it reads and the functions that it calls. Tests replace them.
 struct Machine {
   std::string proc = "/proc", sys = "/sys";
-  std::string stash;  ///< directory of the stash, "" if there is none
-  std::string path;   ///< where programs are looked for, as PATH has it
-  std::string built_emulators;  ///< folder of the emulators that this user built, "" if there is none
+  std::string stash;                                ///< directory of the stash, "" if there is none
+  std::string path;                                 ///< where programs are looked for, as PATH has it
+  std::string built_emulators;                      ///< folder of the emulators that this user built, "" if there is none
   std::chrono::milliseconds most_query_time{5000};  ///< to wait for an emulator's answer
   bool x86 = false, arm64 = false;
   uint64_t page_bytes = 4096;

@@ -17,7 +17,8 @@ namespace ptd::emulate {
 /// Listens to the processes of a recording on a thread of its own, from construction to destruction.
 class AnnounceWatcher {
  public:
-  /// `socket`: where programs offer their rings; null: they are found in /proc. `troubles`: gets sentences on rings that were not read, when it ends.
+  /// `socket`: where programs offer their rings; null: they are found in /proc. `troubles`: gets sentences on rings that were not read,
+  /// when it ends.
   AnnounceWatcher(const std::string& folder, announce::AnnounceSocket* socket, std::vector<std::string>& troubles);
   ~AnnounceWatcher();
   AnnounceWatcher(const AnnounceWatcher&) = delete;

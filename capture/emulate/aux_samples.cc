@@ -59,7 +59,8 @@ void AuxSampler::add(Bytes packets, uint64_t first_tsc, uint64_t end_tsc) {
   bool is_fup = false;  // the packet before
   size_t undated = samples_.size();
   const auto estimate = [&](uint64_t at) {  // without timing packets
-    return first_tsc + static_cast<uint64_t>(static_cast<double>(end_tsc - first_tsc) * static_cast<double>(at) / static_cast<double>(packets.size()));
+    return first_tsc +
+           static_cast<uint64_t>(static_cast<double>(end_tsc - first_tsc) * static_cast<double>(at) / static_cast<double>(packets.size()));
   };
   while (true) {
     const uint64_t at = reader.offset();

@@ -17,9 +17,9 @@ struct TakenSample {
   std::vector<std::byte> window;
 };
 
-/// Samples one thread as a kernel does: an interrupt stops the trace (FUP, TIP.PGD), copies the end of the buffer, and starts the trace again (TIP.PGE).
-/// The encoder has interrupts for this (PtEncoderOptions::pause_every_bytes). Feed the packets of the thread's programs in order. The buffer keeps its content
-/// from one program to the next.
+/// Samples one thread as a kernel does: an interrupt stops the trace (FUP, TIP.PGD), copies the end of the buffer, and starts the trace
+/// again (TIP.PGE). The encoder has interrupts for this (PtEncoderOptions::pause_every_bytes). Feed the packets of the thread's programs in
+/// order. The buffer keeps its content from one program to the next.
 class AuxSampler {
  public:
   /// `options.aux_sample_bytes` is not 0.

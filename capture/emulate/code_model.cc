@@ -29,8 +29,7 @@ const CodeModel::Opened* CodeModel::opened_of(const UserMap& map) {
   Opened& opened = known->second;
   if (fresh) {
     const RegularFile regular = open_regular(map.path);
-    if (auto file = MappedFile::open(regular, map.path); file.ok())
-      opened = {*file, (*file)->mapped_id(), read_build_id(regular.fd.get())};
+    if (auto file = MappedFile::open(regular, map.path); file.ok()) opened = {*file, (*file)->mapped_id(), read_build_id(regular.fd.get())};
   }
   const FileId& id = opened.id;
   const bool replaced = id.inode != 0 && map.inode != 0 && (id.inode != map.inode || id.maj != map.major || id.min != map.minor);

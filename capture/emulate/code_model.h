@@ -21,8 +21,9 @@ struct UserMap {
   uint64_t inode = 0;
   uint32_t prot = 0;
   std::string path;
-  std::optional<std::string> build_id;  ///< of read_build_id(), when the mapping was made; "": the file has none; null: it could not be read
-  int64_t written_at_ns = 0;            ///< when it was last written to at that time, since the epoch; 0: unknown
+  /// Of read_build_id(), when the mapping was made; "": the file has none; null: it could not be read.
+  std::optional<std::string> build_id;
+  int64_t written_at_ns = 0;  ///< when it was last written to at that time, since the epoch; 0: unknown
   [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
 };
 
@@ -33,8 +34,8 @@ class CodeModel {
   void add_file(const UserMap& map);
   /// The record of a mapping that exists already (mprotect): its memory keeps code that was written to it.
   void add_file_again(const UserMap& map);
-  /// Returns the file that was mapped; null if it is no longer there, if its path names another file now, or if it was written to since and has no
-  /// build id. A reader uses none of these.
+  /// Returns the file that was mapped; null if it is no longer there, if its path names another file now, or if it was written to since and
+  /// has no build id. A reader uses none of these.
   std::shared_ptr<const MappedFile> file_of(const UserMap& map);
   /// Whether the file that was mapped, or another one with its inode, is there and was written to since.
   [[nodiscard]] bool is_rewritten(const UserMap& map);

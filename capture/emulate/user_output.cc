@@ -179,9 +179,7 @@ class Numbers {
 
 uint64_t UserEvent::number(size_t index) const { return index < words.size() ? to_number(words[index]) : 0; }
 
-std::string UserEvent::text(size_t index) const {
-  return index < words.size() ? text_of_hex(words[index]) : std::string();
-}
+std::string UserEvent::text(size_t index) const { return index < words.size() ? text_of_hex(words[index]) : std::string(); }
 
 void release_pages(Bytes passed) {
   constexpr uintptr_t kPage = 4096;

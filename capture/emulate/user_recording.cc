@@ -14,15 +14,15 @@
 
 #include "capture/emulate/announce_log.h"
 #include "capture/emulate/aux_samples.h"
+#include "capture/emulate/etm/etm_records.h"
+#include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/lost_privileges.h"
 #include "capture/emulate/shared/mapped_log.h"
 #include "capture/emulate/shared/pt_config.h"
-#include "capture/emulate/etm/etm_records.h"
-#include "capture/emulate/etm/etm_stream.h"
 #include "capture/emulate/user_sideband.h"
 #include "image/base/whole_file.h"
-#include "perfio/emulated.h"
 #include "perfio/announce/announce_event.h"
+#include "perfio/emulated.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/format/wire.h"
@@ -39,8 +39,8 @@ constexpr uint32_t kPtAttr = 0, kDummyAttr = 1;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
 constexpr uint64_t kPtId = 1, kDummyId = 2, kAnnounceId = 3, kFirstSampleId = 4;  // one for each thread
-constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2;  // PERF_AUX_FLAG_*
-constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
+constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2;                          // PERF_AUX_FLAG_*
+constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;                            // at least; a piece ends before a PSB
 
 /// All packets of one thread id: of one program after the other.
 struct Stream {
@@ -50,9 +50,9 @@ struct Stream {
     const UserThreadOutput* thread = nullptr;
     LogData packets;
     uint64_t base_bytes = 0;
-    LogData truth;  ///< raw log
-    bool cut = false;     ///< the logs end early
-    bool broken = false;  ///< more ran after the packets
+    LogData truth;                ///< raw log
+    bool cut = false;             ///< the logs end early
+    bool broken = false;          ///< more ran after the packets
     std::vector<std::byte> tail;  ///< packets that date the end, after a break if there is one
     [[nodiscard]] uint64_t bytes() const { return packets.bytes.size() + tail.size(); }
     [[nodiscard]] uint64_t end_tsc() const { return std::max(thread->last_tsc, thread->events.back().tsc); }
@@ -224,7 +224,8 @@ struct EventPlaces {
 /// Writes records in order and keeps the first error.
 class Writer {
  public:
-  Writer(perfio::PerfWriter& writer, const TimeConversion& time, const EventPlaces& places) : writer_(writer), time_(time), places_(places) {}
+  Writer(perfio::PerfWriter& writer, const TimeConversion& time, const EventPlaces& places)
+      : writer_(writer), time_(time), places_(places) {}
   void put(const TimedRecord& record) {
     perfio::RecordContext context;
     const bool pt =
@@ -261,7 +262,8 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
   std::vector<perfio::IdIndexEntry> ids{{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}};
   for (const auto& [tid, id] : places.sample_ids) ids.push_back({id, id - kFirstSampleId, -1, tid});
   out.check(writer.add_id_index(ids));
-  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams.size()), options.config.ete) : auxtrace_info(options)));
+  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams.size()), options.config.ete)
+                                                     : auxtrace_info(options)));
   perfio::TimeConvRecord conversion;
   conversion.time_shift = options.time.time_shift;
   conversion.time_mult = options.time.time_mult;
@@ -319,7 +321,8 @@ void write_missing(perfio::PerfWriter& writer, Writer& out, const RecordingOptio
                    const std::vector<UserSideband::Escape>& escapes) {
   const std::vector<uint64_t> pids = SharedCount::details(options.work_folder + "/" + kMissingFile);
   for (const uint64_t pid : std::set<uint64_t>(pids.begin(), pids.end())) {
-    const bool seen = std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == static_cast<int32_t>(pid); });
+    const bool seen =
+        std::any_of(images.begin(), images.end(), [&](const UserImage& image) { return image.pid == static_cast<int32_t>(pid); });
     write_not_recorded(writer, out, static_cast<int32_t>(pid), seen ? "is not recorded to its end" : "is not recorded");
   }
   // The program's name is at the end, because the record holds 63 letters.
@@ -394,14 +397,14 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
     }
   }
   if (cut != 0) {
-    summary.warnings.push_back("the disk of the working folder was nearly full, or a limit was reached (--max-size, ulimit -f): " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
-                               " not recorded to the end");
+    summary.warnings.push_back("the disk of the working folder was nearly full, or a limit was reached (--max-size, ulimit -f): " +
+                               std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") + " not recorded to the end");
   }
   if (missing != 0) {
     summary.warnings.push_back(
         std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
-        " not in the recording: the disk of the working folder was nearly full, or the folder was moved, or was not accessible after a change of root, user or "
-        "limits");
+        " not in the recording: the disk of the working folder was nearly full, or the folder was moved, or was not accessible after a "
+        "change of root, user or limits");
   }
   return summary;
 }
@@ -418,7 +421,8 @@ void put_aux_records(const std::vector<Stream>& streams, const RecordingOptions&
       if (sampled) aux.flags |= kAuxOverwrite;
       if (piece.broken) aux.flags |= kAuxTruncated;
       if (aux.aux_size_bytes != 0 || piece.broken)
-        records.push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid, stream.tid, aux, 0});
+        records.push_back(
+            {piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid, stream.tid, aux, 0});
       if (piece.tail.empty()) continue;
       aux.aux_offset_bytes += aux.aux_size_bytes;
       aux.aux_size_bytes = piece.tail.size();
@@ -429,7 +433,8 @@ void put_aux_records(const std::vector<Stream>& streams, const RecordingOptions&
 }
 
 // The trace as samples; the records view `samplers`.
-void put_samples(const std::vector<Stream>& streams, const RecordingOptions& options, std::deque<AuxSampler>& samplers, std::vector<TimedRecord>& records) {
+void put_samples(const std::vector<Stream>& streams, const RecordingOptions& options, std::deque<AuxSampler>& samplers,
+                 std::vector<TimedRecord>& records) {
   for (const Stream& stream : streams) {
     AuxSampler& sampler = samplers.emplace_back(options.config);
     for (const Stream::Piece& piece : stream.pieces) {
@@ -458,28 +463,32 @@ void put_cpus(const std::vector<Stream>& streams, std::vector<TimedRecord>& reco
   }
 }
 
+// Why there is nothing to write.
+Error no_images(const RecordingOptions& options, bool missing) {
+  rlimit files{};  // also of this process, which reads what the emulator wrote
+  constexpr rlim_t kFewFiles = 64;
+  const bool few = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFewFiles;
+  if (!missing && !few) return {ErrorCode::no_trace, "the emulator left no trace: the program did not start, or its logs were removed", 0};
+  const uint64_t most = options.config.most_log_bytes;
+  const bool limited = most != 0 && SharedCount::read(options.work_folder + "/" + kSpaceFile) > most;
+  const std::string why = limited ? "the logs of one thread need more than " + std::to_string(most) + " bytes; raise --max-size"
+                          : few   ? "a process may open only " + std::to_string(files.rlim_cur) + " files; raise the limit (ulimit -n)"
+                                  : "the disk of the working folder " + options.work_folder + " is full, or the folder is not accessible";
+  return {ErrorCode::no_space, "nothing was recorded: " + why, 0};
+}
+
 }  // namespace
 
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
-  rlimit files{};  // also of this process, which reads what the emulator wrote
-  constexpr rlim_t kFewFiles = 64;
-  const bool few = ::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kFewFiles;
-  if (images.empty() && (missing != 0 || few)) {
-    const uint64_t most = options.config.most_log_bytes;
-    const bool limited = most != 0 && SharedCount::read(options.work_folder + "/" + kSpaceFile) > most;
-    const std::string why = limited ? "the logs of one thread need more than " + std::to_string(most) + " bytes; raise --max-size"
-                            : few   ? "a process may open only " + std::to_string(files.rlim_cur) + " files; raise the limit (ulimit -n)"
-                                    : "the disk of the working folder " + options.work_folder + " is full, or the folder is not accessible";
-    return Error{ErrorCode::no_space, "nothing was recorded: " + why, 0};
-  }
-  if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start, or its logs were removed", 0};
+  if (images.empty()) return no_images(options, missing != 0);
   const Result<std::vector<Stream>> made = streams_of(images, options);
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
-  UserSideband sideband(images, {options.work_folder, options.config.ran_code, options.output + ".jit"}, program.substr(program.rfind('/') + 1).substr(0, 15));
+  UserSideband sideband(images, {options.work_folder, options.config.ran_code, options.output + ".jit"},
+                        program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
   put_aux_records(streams, options, sideband.records());
   const bool sampled = options.config.aux_sample_bytes != 0;
@@ -497,7 +506,8 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
     writer_options.attrs.push_back(std::move(attr));
     return static_cast<uint32_t>(writer_options.attrs.size() - 1);
   };
-  if (!announcements.records.empty()) places.announce_attr = add_event(perfio::announce_attr(writer_options.attrs[kDummyAttr], kAnnounceId));
+  if (!announcements.records.empty())
+    places.announce_attr = add_event(perfio::announce_attr(writer_options.attrs[kDummyAttr], kAnnounceId));
   if (sampled) places.sample_attr = add_event(sample_attr(options, streams.size()));
   for (size_t i = 0; sampled && i < streams.size(); ++i) places.sample_ids[streams[i].tid] = kFirstSampleId + i;
   auto output = WholeFile::open(options.output, kRecordingOutput);

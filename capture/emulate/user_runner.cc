@@ -56,7 +56,8 @@ void pass_on(int number) {
   }
 }
 
-/// Holds back the signals that ask this process to end, so that none ends it while its working folder exists and nobody waits for the program.
+/// Holds back the signals that ask this process to end, so that none ends it while its working folder exists and nobody waits for the
+/// program.
 class HeldSignals {
  public:
   HeldSignals() {
@@ -87,7 +88,8 @@ class HeldSignals {
 /// ended, each of them is for this process.
 class Signals {
  public:
-  Signals(pid_t program, bool interrupted) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
+  Signals(pid_t program, bool interrupted)
+      : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
     g_asked = 0;
     g_program = program;
     if (interrupted) (void)kill(program, SIGINT);  // Ctrl-C may have come before the program could get it
@@ -152,7 +154,8 @@ Result<std::string> check_executable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) return Error{ErrorCode::is_directory, "cannot run " + path + ": it is a directory", 0};
-  if (fs::exists(status) && !fs::is_regular_file(status)) return Error{ErrorCode::not_regular_file, "cannot run " + path + ": it is not a file", 0};
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    return Error{ErrorCode::not_regular_file, "cannot run " + path + ": it is not a file", 0};
   if (access(path.c_str(), X_OK) == 0) return path;
   const int number = errno;
   Error refused = system_error("cannot run " + path, ErrorCode::permission_denied, number);
@@ -190,7 +193,8 @@ Result<std::string> choose_emulator(const EmulateOptions& options, const std::st
   const bool installed = chosen.fitness != emulators::Fitness::missing;
   return Error{ErrorCode::missing_program,
                chosen.found + (installed ? ": build one that can be used with 'ptdecode emulator build', or name one with --emulator"
-                                         : " (Debian 12: apt install qemu-user; elsewhere: ptdecode emulator build)"), 0};
+                                         : " (Debian 12: apt install qemu-user; elsewhere: ptdecode emulator build)"),
+               0};
 }
 
 /// Whether a file could be written there: better known before the program runs than after.
@@ -198,7 +202,8 @@ Status try_output(const std::string& path, const std::string& program = {}) {
   std::error_code error;
   if (Status status = check_not_program(path, program); !status) return status;
   if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
-    return Error{ErrorCode::bad_output, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
+    return Error{ErrorCode::bad_output, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path),
+                 0};
   const auto file = WholeFile::open(path, kRecordingOutput);  // removed again, as it is not finished
   return file.ok() ? Status() : file.error();
 }
@@ -213,8 +218,8 @@ Status try_folder(const std::string& path) {
   return {};
 }
 
-// The working folder is at `now`, not where the plan has it: a folder above it was renamed, or the folder itself. An output whose folder was
-// renamed with it follows.
+// The working folder is at `now`, not where the plan has it: a folder above it was renamed, or the folder itself. An output whose folder
+// was renamed with it follows.
 void follow(RecordingOptions& recording, const std::string& now) {
   const fs::path output = recording.output, truth = recording.truth_folder;
   const fs::path before = output.parent_path(), after = fs::path(now).parent_path();
@@ -225,24 +230,28 @@ void follow(RecordingOptions& recording, const std::string& now) {
   if (!beside || fs::exists(before, error)) return;
   recording.output = (after / output.filename()).string();
   const fs::path inside = truth.lexically_relative(before);
-  if (!inside.empty() && *inside.begin() != ".." && !fs::exists(truth, error)) recording.truth_folder = (after / inside).lexically_normal().string();
+  if (!inside.empty() && *inside.begin() != ".." && !fs::exists(truth, error))
+    recording.truth_folder = (after / inside).lexically_normal().string();
 }
 
 // The recording, and the folder's end if it could be made or never can be. If not yet (a full disk), its error says where the logs are.
 Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
   const std::string now = folder.current_path();
   if (now.empty()) {
-    return Error{ErrorCode::no_trace,
-                 "nothing was recorded: the working folder " + folder.path() +
-                     " was removed while the program ran. If it was moved to another file system, complete the recording with ptdecode record --recover FOLDER", 0};
+    return Error{
+        ErrorCode::no_trace,
+        "nothing was recorded: the working folder " + folder.path() +
+            " was removed while the program ran. If it was moved to another file system, complete the recording with ptdecode record "
+            "--recover FOLDER",
+        0};
   }
   const bool moved = now != plan.recording.work_folder;
   if (moved) follow(plan.recording, now);
   set_time(plan);
   Result<RecordingSummary> summary = write_recording(plan.recording);
   if (moved && summary) {
-    summary->warnings.push_back("the working folder was moved to " + now + " while the program ran: the recording is " + plan.recording.output +
-                                ", and programs that were started after the move are not recorded");
+    summary->warnings.push_back("the working folder was moved to " + now + " while the program ran: the recording is " +
+                                plan.recording.output + ", and programs that were started after the move are not recorded");
   }
   if (summary || summary.error().kind() != ErrorKind::file_open || !has_user_output(now)) {
     folder.remove();
@@ -261,7 +270,8 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   recording.config = options.config;
   recording.aarch64 = command.machine == kMachineAarch64;
   if (recording.aarch64 && recording.config.aux_sample_bytes != 0)
-    return Error{ErrorCode::contradictory_options, "record: --aux-sample is for Intel PT, and " + options.command.front() + " is a program for aarch64", 0};
+    return Error{ErrorCode::contradictory_options,
+                 "record: --aux-sample is for Intel PT, and " + options.command.front() + " is a program for aarch64", 0};
   recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
   recording.output = fs::absolute(options.output, error).string();
   if (!options.truth_folder.empty()) recording.truth_folder = fs::absolute(options.truth_folder, error).string();
@@ -282,9 +292,9 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
   bool written = !config.fail();
-  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile, kSpaceFile}) written = written && SharedCount::create(command.folder + "/" + name);
-  if (!written)
-    return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
+  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile, kSpaceFile})
+    written = written && SharedCount::create(command.folder + "/" + name);
+  if (!written) return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
   return write_plan(plan);
 }
 
@@ -309,7 +319,8 @@ bool is_plain_script(const std::string& path) {
 }
 
 /// Completes the recording of a program that has ended.
-Result<EmulateResult> finish(const EmulateOptions& options, const ProgramToRun& program, RecordingPlan& plan, const WorkFolder& folder, EmulateResult result) {
+Result<EmulateResult> finish(const EmulateOptions& options, const ProgramToRun& program, RecordingPlan& plan, const WorkFolder& folder,
+                             EmulateResult result) {
   const bool gone = folder.current_path().empty();
   const std::string planned = plan.recording.output;
   Result<RecordingSummary> summary = complete(plan, folder);
@@ -317,7 +328,8 @@ Result<EmulateResult> finish(const EmulateOptions& options, const ProgramToRun& 
     Error error = summary.error();
     const std::string linker = error.code == ErrorCode::no_trace && !gone ? missing_linker(program.path) : std::string();
     if (!linker.empty()) {
-      error.message = "the program did not start: its dynamic linker " + linker + " is not on this machine. Set QEMU_LD_PREFIX to the folder below which it is" +
+      error.message = "the program did not start: its dynamic linker " + linker +
+                      " is not on this machine. Set QEMU_LD_PREFIX to the folder below which it is" +
                       (program.machine == kMachineAarch64 ? ", for example QEMU_LD_PREFIX=/usr/aarch64-linux-gnu" : "");
     }
     if (gone) error.message += ". The program's exit status is " + std::to_string(result.exit_status);
@@ -348,7 +360,8 @@ Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words) 
   const int number = errno;
   if (!missing.empty()) return system_error(program.path + ": cannot run its interpreter " + missing, ErrorCode::permission_denied, number);
   if (head_of(program.path).starts_with("\177ELF\1"))
-    return Error{ErrorCode::start_failed, program.path + ": a 32-bit program; record --emulate runs 64-bit programs for x86-64 and aarch64", 0};
+    return Error{ErrorCode::start_failed, program.path + ": a 32-bit program; record --emulate runs 64-bit programs for x86-64 and aarch64",
+                 0};
   return Error{ErrorCode::start_failed, program.path + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
 }
 
@@ -362,8 +375,11 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   command.qemu = *emulator;
   command.plugin = find_plugin_file(options.plugin, kPluginName);
   if (command.plugin.empty())
-    return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "
-                                                                                              "it with --plugin", 0};
+    return Error{ErrorCode::missing_program,
+                 std::string(kPluginName) +
+                     " was not found next to this program: name "
+                     "it with --plugin",
+                 0};
   const Result<std::string> file = find_executable(options.command.front());
   if (Status status = try_output(options.output, file ? *file : std::string()); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();

@@ -24,7 +24,7 @@ struct EmulateOptions {
   std::function<void(const std::string& folder)> on_stopped;
   /// Called once if processes that the program started still run after it has ended. Ctrl-C, SIGTERM and SIGHUP end them from then on.
   std::function<void(const std::vector<pid_t>& pids)> on_survivors;
-  std::string work_parent;           ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
+  std::string work_parent;  ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
 };
 
 struct EmulateResult {
@@ -44,12 +44,12 @@ struct ProgramToRun {
 /// Returns the file of a program as a shell finds it. Errors: not_found if it does not exist; others if it exists and cannot be run.
 Result<std::string> find_program(const std::string& name);
 
-/// Looks a command up as a shell does. Errors: not_found if the program or its interpreter does not exist; others if it exists and cannot be
-/// run.
+/// Looks a command up as a shell does. Errors: not_found if the program or its interpreter does not exist; others if it exists and cannot
+/// be run.
 Result<ProgramToRun> find_program_to_run(const std::vector<std::string>& words);
 
-/// Waits for the program and all that it started, then writes the recording, which a second process does if this one is killed. The program has our standard input and output. Errors: of
-/// find_program_to_run(); unsupported without emulator or plugin; of the file system.
+/// Waits for the program and all that it started, then writes the recording, which a second process does if this one is killed. The program
+/// has our standard input and output. Errors: of find_program_to_run(); unsupported without emulator or plugin; of the file system.
 Result<EmulateResult> emulate(const EmulateOptions& options);
 
 /// Makes the recording of a working folder whose recorder and second process were both killed; `output` "": where it was to be. Errors: of

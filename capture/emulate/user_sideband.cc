@@ -63,12 +63,13 @@ void unmap(std::vector<UserMap>& files, uint64_t first, uint64_t end) {
 constexpr uint64_t kPageBytes = 4096;
 uint64_t page_start(uint64_t address) { return address / kPageBytes * kPageBytes; }
 
-/// Returns the parts of a loader's mapping that executable segments cover. QEMU maps code without PROT_EXEC, and the kernel lists adjacent mappings as one,
-/// so only the program headers tell. `bias`: the address at which the file is loaded, minus its own.
+/// Returns the parts of a loader's mapping that executable segments cover. QEMU maps code without PROT_EXEC, and the kernel lists adjacent
+/// mappings as one, so only the program headers tell. `bias`: the address at which the file is loaded, minus its own.
 std::vector<UserMap> executable_parts(const UserMap& map, const ElfFile& elf, uint64_t bias) {
   std::vector<UserMap> parts;
   for (const ElfSegment& segment : elf.segments()) {
-    const uint64_t first = page_start(bias + segment.address), end = page_start(bias + segment.address + segment.file_size_bytes + kPageBytes - 1);
+    const uint64_t first = page_start(bias + segment.address),
+                   end = page_start(bias + segment.address + segment.file_size_bytes + kPageBytes - 1);
     UserMap part = map;
     part.ip = std::max(map.ip, first);
     part.file_offset_bytes += part.ip - map.ip;
@@ -157,8 +158,8 @@ Status UserSideband::put_file(size_t index, uint64_t tsc, Space& space, const Us
   return {};
 }
 
-// Creates the first folder PREFIX/N that does not exist, from N = `next` on, so that files of earlier recordings are kept. If the folder cannot be
-// created, creating a file in it reports the error.
+// Creates the first folder PREFIX/N that does not exist, from N = `next` on, so that files of earlier recordings are kept. If the folder
+// cannot be created, creating a file in it reports the error.
 std::filesystem::path UserSideband::new_folder(const std::filesystem::path& prefix, size_t& next) {
   std::error_code error;
   std::filesystem::create_directories(prefix, error);
@@ -168,8 +169,8 @@ std::filesystem::path UserSideband::new_folder(const std::filesystem::path& pref
   }
 }
 
-// Of code that a program could have changed, even an empty jitdump says that it did not. The reader must not meet the marker of a jitdump before the
-// space that it belongs to.
+// Of code that a program could have changed, even an empty jitdump says that it did not. The reader must not meet the marker of a jitdump
+// before the space that it belongs to.
 Status UserSideband::open_jitdump(size_t index) {
   if (!places_.ran_code || jitdump_ != nullptr) return {};
   const UserImage& image = images_[index];
@@ -346,10 +347,13 @@ Status UserSideband::on_map(size_t index, Space& space, const UserEvent& event) 
   } else if (!copy.empty()) {
     if (Status status = place_copy(copy, map); !status) return status;
   }
-  if (!places_.ran_code && (map.prot & kProtExec) != 0 && map.path.starts_with("//")) put_anonymous(index, event.tsc, space, {map.ip, map.size_bytes});
+  if (!places_.ran_code && (map.prot & kProtExec) != 0 && map.path.starts_with("//"))
+    put_anonymous(index, event.tsc, space, {map.ip, map.size_bytes});
   if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return {};
   space.files.push_back(map);
-  const std::vector<UserMap> parts = event.kind == "first_map" ? loaded_code(space, map) : (map.prot & kProtExec) != 0 ? std::vector{map} : std::vector<UserMap>();
+  const std::vector<UserMap> parts = event.kind == "first_map"     ? loaded_code(space, map)
+                                     : (map.prot & kProtExec) != 0 ? std::vector{map}
+                                                                   : std::vector<UserMap>();
   for (const UserMap& part : parts) {
     if (Status status = put_file(index, event.tsc, space, part); !status) return status;
     space.shown.add_file(part);
@@ -386,7 +390,8 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
   if (event.kind == "thread") {
     if (thread.tid != image.pid) {
       const int32_t creator = thread.creator >= 0 ? thread.creator : image.pid;
-      put(thread.created_tsc != 0 ? thread.created_tsc : event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, creator, 0, false});
+      put(thread.created_tsc != 0 ? thread.created_tsc : event.tsc, image.pid, thread.tid,
+          perfio::TaskRecord{image.pid, image.pid, thread.tid, creator, 0, false});
     }
     put(event.tsc, image.pid, thread.tid, perfio::ItraceStartRecord{image.pid, thread.tid});
   } else if (event.kind == "first_map" || event.kind == "map") {
@@ -403,8 +408,9 @@ Status UserSideband::on_event(size_t index, Space& space, const UserThreadOutput
     next_comm_.erase(image.pid);
   } else if (event.kind == "escaped") {
     escapes_.push_back({image.pid, event.text(0)});
-    warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
-                                        "recording");
+    warnings_.push_back(event.text(0) +
+                        ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
+                        "recording");
   } else if (event.kind == "call_refused") {
     std::vector<std::string>& calls = refused_[event.text(0)];
     if (std::find(calls.begin(), calls.end(), event.text(1)) == calls.end()) calls.push_back(event.text(1));

@@ -52,10 +52,10 @@ class UserSideband {
 
  private:
   struct Space {
-    CodeModel shown;             ///< as a reader of the records so far sees it
-    std::vector<UserMap> files;  ///< as it really is
+    CodeModel shown;                 ///< as a reader of the records so far sees it
+    std::vector<UserMap> files;      ///< as it really is
     bool has_writable_code = false;  ///< a record said so of a file, here or before a fork
-    std::optional<UserMap> vdso;  ///< the emulator's, before any of its code ran; `path`: the name of its copy in the working folder
+    std::optional<UserMap> vdso;     ///< the emulator's, before any of its code ran; `path`: the name of its copy in the working folder
   };
   struct Step;
   Status run_image(size_t index);

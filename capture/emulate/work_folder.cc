@@ -58,9 +58,10 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     folder.remove();
   }
   return Error{code_of_errno(number, ErrorCode::write_failed),
-               "a working folder cannot be created, neither next to " + output + " nor in " + environment::temporary_folder() + " (TMPDIR): "
-                                                                                                                   "" + std::strerror(number) +
-                   (number == EFBIG ? ": the file size limit is too small; raise it with ulimit -f" : ""),
+               "a working folder cannot be created, neither next to " + output + " nor in " + environment::temporary_folder() +
+                   " (TMPDIR): "
+                   "" +
+                   std::strerror(number) + (number == EFBIG ? ": the file size limit is too small; raise it with ulimit -f" : ""),
                0};
 }
 
@@ -68,15 +69,16 @@ Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
   std::error_code error;
   WorkFolder folder(fs::canonical(path, error).string());
   folder.lock_ = open((folder.path_ + "/" + kLockFile).c_str(), O_RDWR | O_CLOEXEC);
-  if (error || folder.lock_ < 0)
-    return Error{ErrorCode::not_found, path + " is not the working folder of 'ptdecode record --emulate'", 0};
+  if (error || folder.lock_ < 0) return Error{ErrorCode::not_found, path + " is not the working folder of 'ptdecode record --emulate'", 0};
   if (flock(folder.lock_, LOCK_EX | LOCK_NB) != 0)
     return Error{ErrorCode::busy, path + ": its recorder still runs and will complete the recording itself", 0};
   const std::vector<pid_t> users = users_of(folder.path_);
   if (!users.empty()) {
     return Error{ErrorCode::busy,
-                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or "
-                                                                                                                "wait", 0};
+                 path + ": the emulated program is still running as process " + std::to_string(users.front()) +
+                     ": end it first, or "
+                     "wait",
+                 0};
   }
   return folder;
 }
@@ -88,7 +90,8 @@ WorkFolder::~WorkFolder() {
 WorkFolder::WorkFolder(WorkFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
 
 std::string WorkFolder::current_path() const {
-  struct stat ours{}, named{};
+  struct stat ours {
+  }, named{};
   if (lock_ < 0 || fstat(lock_, &ours) != 0) return {};
   const auto holds_lock = [&](const std::string& folder) {
     return stat((folder + "/" + kLockFile).c_str(), &named) == 0 && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;

@@ -23,7 +23,8 @@ std::string source_line(const std::string& line, PackageKind kind) {
   for (const char* other : {"-backports", "-proposed", "experimental"}) {
     if (line.find(other, line.find(' ', bar)) != std::string::npos) return {};
   }
-  const std::string key = origin == "Debian" ? "/usr/share/keyrings/debian-archive-keyring.gpg" : "/usr/share/keyrings/ubuntu-archive-keyring.gpg";
+  const std::string key =
+      origin == "Debian" ? "/usr/share/keyrings/debian-archive-keyring.gpg" : "/usr/share/keyrings/ubuntu-archive-keyring.gpg";
   const std::string repository = (::access(key.c_str(), R_OK) == 0 ? "[signed-by=" + key + "] " : "") + line.substr(bar + 1);
   if (kind == PackageKind::source) return "deb-src " + repository;
   std::string lines = "deb " + repository;
@@ -40,8 +41,10 @@ Words apt_words(const std::string& work, const Words& more) {
   for (const std::string& option :
        {"Dir::State=" + work + "/state", std::string("Dir::State::status=/var/lib/dpkg/status"), "Dir::Cache=" + work + "/cache",
         "Dir::Etc::SourceList=" + work + "/sources.list", std::string("Dir::Etc::SourceParts=/dev/null"),
-        std::string("APT::Sandbox::User="), std::string("APT::Get::AllowUnauthenticated=false"), std::string("Acquire::AllowInsecureRepositories=false"),
-        std::string("Acquire::AllowWeakRepositories=false"), std::string("APT::Update::Error-Mode=any"), std::string("APT::Update::Post-Invoke-Success::="), std::string("Acquire::Languages=none")}) {
+        std::string("APT::Sandbox::User="), std::string("APT::Get::AllowUnauthenticated=false"),
+        std::string("Acquire::AllowInsecureRepositories=false"), std::string("Acquire::AllowWeakRepositories=false"),
+        std::string("APT::Update::Error-Mode=any"), std::string("APT::Update::Post-Invoke-Success::="),
+        std::string("Acquire::Languages=none")}) {
     words.push_back("-o");
     words.push_back(option);
   }

@@ -63,8 +63,10 @@ Result<std::string> make_work_folder(const std::string& folder, uint64_t needed_
   const fs::space_info space = fs::space(work, error);
   if (error || space.available >= needed_bytes) return work;
   fs::remove_all(work, error);
-  return Error{ErrorCode::no_space, folder + ": this needs " + std::to_string(needed_bytes >> 20) + " MiB of free disk space, and " +
-                                        std::to_string(space.available >> 20) + " MiB are free", 0};
+  return Error{ErrorCode::no_space,
+               folder + ": this needs " + std::to_string(needed_bytes >> 20) + " MiB of free disk space, and " +
+                   std::to_string(space.available >> 20) + " MiB are free",
+               0};
 }
 
 }  // namespace ptd::emulators

@@ -13,7 +13,8 @@ namespace ptd::emulators {
 
 /// Returns the folder within it in which a build or a download works.
 [[nodiscard]] std::string work_folder(const std::string& folder);
-/// Creates work_folder() anew; whoever calls holds the lock. Errors: write_failed; no_space if less than `needed_bytes` of disk space are free.
+/// Creates work_folder() anew; whoever calls holds the lock. Errors: write_failed; no_space if less than `needed_bytes` of disk space are
+/// free.
 [[nodiscard]] Result<std::string> make_work_folder(const std::string& folder, uint64_t needed_bytes);
 
 /// Holds the folder for one process at a time.

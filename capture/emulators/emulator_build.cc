@@ -36,7 +36,8 @@ Status check_tools() {
     const char *program, *package;
   };
   std::set<std::string> packages;
-  if (!in_path("apt-get")) return Error{ErrorCode::missing_program, "apt-get is not installed: sources are taken from Debian's or Ubuntu's packages", 0};
+  if (!in_path("apt-get"))
+    return Error{ErrorCode::missing_program, "apt-get is not installed: sources are taken from Debian's or Ubuntu's packages", 0};
   for (const Tool& tool : {Tool{"dpkg-source", "dpkg-dev"}, Tool{"cc", "gcc"}, Tool{"ninja", "ninja-build"}, Tool{"meson", "meson"},
                            Tool{"pkg-config", "pkg-config"}, Tool{"python3", "python3"}, Tool{"make", "make"}}) {
     if (!in_path(tool.program)) packages.insert(tool.package);
@@ -52,7 +53,8 @@ Status check_tools() {
 /// One build: its working folder and its log. Removes the folder at the end.
 class Build {
  public:
-  Build(const BuildOptions& options, std::string work) : options_(options), work_(std::move(work)), steps_(options, options.folder + "/build.log") {}
+  Build(const BuildOptions& options, std::string work)
+      : options_(options), work_(std::move(work)), steps_(options, options.folder + "/build.log") {}
   ~Build() {
     std::error_code error;
     fs::remove_all(work_, error);
@@ -77,16 +79,20 @@ Status Build::download() {
   if (const auto origin = write_sources(work_, PackageKind::source); !origin) return origin.error();
   if (Status status = steps_.run("reading the list of source packages", apt_words(work_, {"update"}), work_); !status) return status;
   const std::string place = work_ + "/source";
-  if (Status status = steps_.run("downloading the source package of qemu", apt_words(work_, {"source", "--download-only", "--only-source", "qemu"}), place); !status)
+  if (Status status = steps_.run("downloading the source package of qemu",
+                                 apt_words(work_, {"source", "--download-only", "--only-source", "qemu"}), place);
+      !status)
     return status;
   std::error_code error;
   std::string description;
   for (const fs::directory_entry& entry : fs::directory_iterator(place, error)) {
     if (entry.path().extension() == ".dsc") description = entry.path().filename().string();
   }
-  if (description.empty()) return Error{ErrorCode::not_found, "apt-get source downloaded no .dsc of qemu; see " + options_.folder + "/build.log", 0};
+  if (description.empty())
+    return Error{ErrorCode::not_found, "apt-get source downloaded no .dsc of qemu; see " + options_.folder + "/build.log", 0};
   version_ = fs::path(description).stem().string();
-  return steps_.run("checking and unpacking " + version_, {"dpkg-source", "--require-strong-checksums", "--extract", description, "qemu"}, place);
+  return steps_.run("checking and unpacking " + version_, {"dpkg-source", "--require-strong-checksums", "--extract", description, "qemu"},
+                    place);
 }
 
 Status Build::compile() {
@@ -97,8 +103,14 @@ Status Build::compile() {
   plenty.most_bytes = 1U << 20;
   plenty.folder = place;  // configure writes a log where it runs, even for its help
   const std::string known = run_command({source + "/configure", "--help"}, plenty).text;
-  Words words = {source + "/configure", "--target-list=x86_64-linux-user,aarch64-linux-user", "--without-default-features", "--enable-linux-user",
-                 "--enable-plugins", "--disable-system", "--disable-tools", "--disable-docs"};
+  Words words = {source + "/configure",
+                 "--target-list=x86_64-linux-user,aarch64-linux-user",
+                 "--without-default-features",
+                 "--enable-linux-user",
+                 "--enable-plugins",
+                 "--disable-system",
+                 "--disable-tools",
+                 "--disable-docs"};
   for (const char* option : {"--disable-download", "--disable-install-blobs"}) {  // not known to QEMU 7.2
     if (known.find(std::string(option).substr(sizeof "--disable-" - 1)) != std::string::npos) words.emplace_back(option);
   }

@@ -50,7 +50,10 @@ bool is_needed(const std::string& package) { return !package.starts_with("qemu-u
 class Fetch {
  public:
   Fetch(const FetchOptions& options, std::string work)
-      : options_(options), machine_(options.machine == MachineArch::arm64 ? kArm64 : kX86), work_(std::move(work)), steps_(options, options.folder + "/fetch.log") {}
+      : options_(options),
+        machine_(options.machine == MachineArch::arm64 ? kArm64 : kX86),
+        work_(std::move(work)),
+        steps_(options, options.folder + "/fetch.log") {}
   ~Fetch() {
     std::error_code error;
     fs::remove_all(work_, error);
@@ -83,7 +86,8 @@ class Fetch {
   [[nodiscard]] Words apt(const Words& more) const {
     Words words = apt_words(work_, more);
     if (options_.kernel && machine_.architecture != own_) {
-      for (const std::string& architecture : {own_, std::string(machine_.architecture)}) words.insert(words.end(), {"-o", "APT::Architectures::=" + architecture});
+      for (const std::string& architecture : {own_, std::string(machine_.architecture)})
+        words.insert(words.end(), {"-o", "APT::Architectures::=" + architecture});
     }
     return words;
   }
@@ -109,12 +113,12 @@ class Fetch {
     fs::create_directory(place, error);
     Words words = {"download"};
     for (const ListedPackage& package : packages)
-      words.push_back(package.name + (package.architecture.empty() || package.architecture == "all" ? "" : ":" + package.architecture) + "=" + package.version);
+      words.push_back(package.name + (package.architecture.empty() || package.architecture == "all" ? "" : ":" + package.architecture) +
+                      "=" + package.version);
     if (Status status = steps_.run("downloading " + what, apt(words), archives); !status) return status.error();
     for (const fs::directory_entry& entry : fs::directory_iterator(archives, error)) {
       if (entry.path().extension() != ".deb") continue;
-      if (Status status = steps_.run({}, {"dpkg", "-x", entry.path().string(), place}, work_); !status)
-        return status.error();
+      if (Status status = steps_.run({}, {"dpkg", "-x", entry.path().string(), place}, work_); !status) return status.error();
       fs::remove(entry.path(), error);
     }
     return place;
@@ -132,14 +136,20 @@ class Fetch {
 
   Result<std::string> fetch_kernel() {
     const bool foreign = machine_.architecture != own_;
-    if (foreign && is_ubuntu_) return Error{ErrorCode::unsupported, "Ubuntu has its packages for " + std::string(machine_.architecture) + " in other repositories; name an unpacked kernel with --kernel", 0};
+    if (foreign && is_ubuntu_)
+      return Error{ErrorCode::unsupported,
+                   "Ubuntu has its packages for " + std::string(machine_.architecture) +
+                       " in other repositories; name an unpacked kernel with --kernel",
+                   0};
     const std::string package = is_ubuntu_ ? "linux-image-generic" : machine_.kernel;
     Result<std::vector<ListedPackage>> listed = list(foreign ? package + ":" + machine_.architecture : package, true);
     if (!listed) return listed.error();
     std::erase_if(*listed, [](const ListedPackage& each) {
-      return !each.name.starts_with("linux-modules-") && !(each.name.starts_with("linux-image-") && each.name.find_first_of("0123456789") == 12);
+      return !each.name.starts_with("linux-modules-") &&
+             !(each.name.starts_with("linux-image-") && each.name.find_first_of("0123456789") == 12);
     });
-    const auto image = std::find_if(listed->begin(), listed->end(), [](const ListedPackage& each) { return each.name.starts_with("linux-image-"); });
+    const auto image =
+        std::find_if(listed->begin(), listed->end(), [](const ListedPackage& each) { return each.name.starts_with("linux-image-"); });
     if (image == listed->end()) return Error{ErrorCode::not_found, "apt lists no kernel image; see " + steps_.log_path(), 0};
     const std::string name = image->name;
     Result<std::string> place = unpack(*listed, "linux-image");
@@ -158,7 +168,8 @@ class Fetch {
     if (own() == listed->end() || !is_recent(own()->version)) {
       if (Status status = update(PackageKind::binary_with_backports); !status) return status.error();
       const std::string release = backports();
-      if (release.empty()) return Error{ErrorCode::unsupported, "the repositories of apt's configuration have no QEMU of version 9.2 or later", 0};
+      if (release.empty())
+        return Error{ErrorCode::unsupported, "the repositories of apt's configuration have no QEMU of version 9.2 or later", 0};
       listed = list(machine_.emulator, false, release);
       if (!listed) return listed.error();
       if (own() == listed->end() || !is_recent(own()->version))
@@ -174,10 +185,12 @@ class Fetch {
                              "here=$(dirname \"$0\")\n"
                              "LD_LIBRARY_PATH=$here/usr/lib/x86_64-linux-gnu:$here/lib/x86_64-linux-gnu\n"
                              "export LD_LIBRARY_PATH\n"
-                             "exec \"$here/usr/bin/" + program + "\" -L \"$here/usr/share/qemu\" -L \"$here/usr/share/seabios\" \"$@\"\n";
+                             "exec \"$here/usr/bin/" +
+                                 program + "\" -L \"$here/usr/share/qemu\" -L \"$here/usr/share/seabios\" \"$@\"\n";
     (void)::chmod(script.c_str(), 0755);
     const Emulator fetched = query_emulator(script, program, std::chrono::seconds(10));
-    if (fetched.fitness != Fitness::works) return Error{ErrorCode::start_failed, "the downloaded emulator is unusable: " + fetched.found, 0};
+    if (fetched.fitness != Fitness::works)
+      return Error{ErrorCode::start_failed, "the downloaded emulator is unusable: " + fetched.found, 0};
     const size_t epoch = version.find(':');
     return put_in_place(*place, machine_.emulator + std::string("-") + version.substr(epoch == std::string::npos ? 0 : epoch + 1));
   }
@@ -211,8 +224,10 @@ std::vector<ListedPackage> packages_in(const std::string& text) {
     const size_t name = file.find('_'), version = name == std::string::npos ? name : file.find('_', name + 1);
     if (version == std::string::npos) continue;
     const size_t extension = file.find('.', version);
-    ListedPackage package{file.substr(0, name), file.substr(name + 1, version - name - 1), file.substr(version + 1, extension == std::string::npos ? extension : extension - version - 1)};
-    for (size_t at = package.version.find("%3a"); at != std::string::npos; at = package.version.find("%3a")) package.version.replace(at, 3, ":");
+    ListedPackage package{file.substr(0, name), file.substr(name + 1, version - name - 1),
+                          file.substr(version + 1, extension == std::string::npos ? extension : extension - version - 1)};
+    for (size_t at = package.version.find("%3a"); at != std::string::npos; at = package.version.find("%3a"))
+      package.version.replace(at, 3, ":");
     packages.push_back(std::move(package));
   }
   return packages;
@@ -220,7 +235,8 @@ std::vector<ListedPackage> packages_in(const std::string& text) {
 
 Result<Words> fetch_for_system(const FetchOptions& options) {
   for (const char* program : {"apt-get", "dpkg"}) {
-    if (!in_path(program)) return Error{ErrorCode::missing_program, std::string(program) + " is not installed: packages are taken from Debian or Ubuntu", 0};
+    if (!in_path(program))
+      return Error{ErrorCode::missing_program, std::string(program) + " is not installed: packages are taken from Debian or Ubuntu", 0};
   }
   if (Status status = make_cache_folder(options.folder); !status) return status.error();
   const FolderLock lock(options.folder);

@@ -79,13 +79,15 @@ Emulator query_emulator(const std::string& path, const std::string& name, std::c
   const std::string machine = machine_of_help(outcome.text);
   if (outcome.timed_out) return {path, Fitness::no_answer, path + " did not end when asked for its help (-h)"};
   if (machine.empty()) return {path, Fitness::no_answer, path + " does not print the help of " + name + " for -h"};
-  if ("qemu-" + machine != name) return {path, Fitness::other_machine, path + " emulates " + machine + ", not " + name.substr(name.find('-') + 1)};
+  if ("qemu-" + machine != name)
+    return {path, Fitness::other_machine, path + " emulates " + machine + ", not " + name.substr(name.find('-') + 1)};
   if (outcome.text.find("\n-plugin ") == std::string::npos) return {path, Fitness::no_plugins, path + " was built without plugins"};
   if (!name.starts_with("qemu-system-")) return {path, Fitness::works, path + " loads plugins"};
   constexpr unsigned kOldestSystem = 902;  // version 4 of the plugin interface
   const unsigned version = version_of_help(outcome.text);
   const std::string number = std::to_string(version / 100) + "." + std::to_string(version % 100);
-  if (version < kOldestSystem) return {path, Fitness::too_old, path + " is QEMU " + number + ", whose plugins cannot read registers (9.2 or later can)"};
+  if (version < kOldestSystem)
+    return {path, Fitness::too_old, path + " is QEMU " + number + ", whose plugins cannot read registers (9.2 or later can)"};
   if (outcome.text.find("\n-fsdev ") == std::string::npos) return {path, Fitness::no_plugins, path + " was built without 9p (virtfs)"};
   return {path, Fitness::works, path + " (" + number + ") loads plugins"};
 }

@@ -30,10 +30,10 @@ struct Emulator {
 
 /// What is looked for and where.
 struct EmulatorSearch {
-  std::string name;       ///< "qemu-x86_64", "qemu-system-x86_64": also the machine that its help must name
-  std::string given;      ///< a path, or a name in PATH; "": search PATH, then `built`
-  std::string path;       ///< folders with colons between them, as PATH has them
-  std::string built;      ///< the folder of built emulators; "": none
+  std::string name;                           ///< "qemu-x86_64", "qemu-system-x86_64": also the machine that its help must name
+  std::string given;                          ///< a path, or a name in PATH; "": search PATH, then `built`
+  std::string path;                           ///< folders with colons between them, as PATH has them
+  std::string built;                          ///< the folder of built emulators; "": none
   std::chrono::milliseconds most_time{5000};  ///< per program
 };
 

@@ -21,7 +21,8 @@ struct CommandOptions {
   std::chrono::milliseconds most_time{0};     ///< then the command and its children are killed; 0: no limit
   size_t most_bytes = 64U << 10;              ///< kept of its output; the rest is read and dropped
   std::function<void(std::string_view)> see;  ///< gets all output as it arrives
-  std::function<bool()> stop;                 ///< once it returns true, the command and its children are killed; asked several times a second
+  /// Once it returns true, the command and its children are killed; asked several times a second.
+  std::function<bool()> stop;
 };
 
 /// Runs a program of PATH, or a path, with standard input from /dev/null. If this process ends, so does the command.

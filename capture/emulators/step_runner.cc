@@ -41,7 +41,8 @@ Status StepRunner::run(const std::string& what, const std::vector<std::string>& 
   if (outcome.status == 0) return {};
   return Error{ErrorCode::start_failed,
                what + ": " + words.front() + " failed (exit status " + std::to_string(outcome.status) + ")" +
-                   (complaint_.empty() ? "" : ": " + complaint_) + "; its output is in " + log_path_, 0};
+                   (complaint_.empty() ? "" : ": " + complaint_) + "; its output is in " + log_path_,
+               0};
 }
 
 bool parse_progress(std::string_view line, uint64_t& done, uint64_t& all) {

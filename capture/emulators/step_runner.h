@@ -14,9 +14,9 @@ namespace ptd::emulators {
 
 /// What happens during the steps. Each may be empty.
 struct StepWatch {
-  std::function<void(const std::string&)> on_step;              ///< a step begins
+  std::function<void(const std::string&)> on_step;               ///< a step begins
   std::function<void(uint64_t done, uint64_t all)> on_progress;  ///< of the longest step
-  std::function<bool()> stop;                                   ///< once it returns true, the step ends; asked several times a second
+  std::function<bool()> stop;                                    ///< once it returns true, the step ends; asked several times a second
 };
 
 class StepRunner {
@@ -24,8 +24,8 @@ class StepRunner {
   StepRunner(StepWatch watch, const std::string& log) : watch_(std::move(watch)), log_path_(log), log_(log) {}
   [[nodiscard]] bool good() const { return static_cast<bool>(log_); }
   [[nodiscard]] const std::string& log_path() const { return log_path_; }
-  /// Runs a command in `folder`; `what` "": it belongs to the step before. `text`, if not null, gets the first MiB of its output. Errors: start_failed with the command's own complaint,
-  /// cancelled.
+  /// Runs a command in `folder`; `what` "": it belongs to the step before. `text`, if not null, gets the first MiB of its output. Errors:
+  /// start_failed with the command's own complaint, cancelled.
   Status run(const std::string& what, const std::vector<std::string>& words, const std::string& folder, std::string* text = nullptr);
 
  private:

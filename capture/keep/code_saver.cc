@@ -347,7 +347,8 @@ bool CodeSaver::copy(const Key& key, Region& region, const std::function<uint64_
     skip(region.path, content.error().message);
     return false;
   }
-  // A change is dated by the last reading before it, not by the stored one. That reading is logged only now: else every look would be an entry.
+  // A change is dated by the last reading before it, not by the stored one. That reading is logged only now: else every look would be an
+  // entry.
   if (!first && region.same_since_ns != 0) add_copy(key, region, {region.same_since_ns, region.same_until_ns, false});
   region.same_since_ns = region.same_until_ns = 0;
   region.hash = std::move(hash);

@@ -23,7 +23,7 @@ constexpr const char* kLeftOut = "too many mappings at once to read them all";
 }  // namespace
 
 Result<std::unique_ptr<CodeSaverThread>> CodeSaverThread::begin(const std::string& recording, const SaveOptions& options,
-                                                            uint64_t queue_bytes) {
+                                                                uint64_t queue_bytes) {
   Result<std::unique_ptr<CodeSaver>> saver = CodeSaver::begin(recording, options);
   if (!saver) return saver.error();
   return std::unique_ptr<CodeSaverThread>(new CodeSaverThread(std::move(*saver), queue_bytes));

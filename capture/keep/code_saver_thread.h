@@ -16,8 +16,8 @@
 
 namespace ptd {
 
-/// Receives mappings from the recording thread in rounds and saves their code on its own thread. Mappings that do not fit into the queue are
-/// reported as not saved, and memory whose mapping may have ended unnoticed is no longer read.
+/// Receives mappings from the recording thread in rounds and saves their code on its own thread. Mappings that do not fit into the queue
+/// are reported as not saved, and memory whose mapping may have ended unnoticed is no longer read.
 ///
 ///     who records     |--round--|       |--round--|                 each round: what is mapped, then when the round began
 ///     queue               m m m R           m R
@@ -28,7 +28,7 @@ class CodeSaverThread {
  public:
   /// `queue_bytes`: size of the queue, including paths. Errors: of the stash.
   static Result<std::unique_ptr<CodeSaverThread>> begin(const std::string& recording, const SaveOptions& options,
-                                                      uint64_t queue_bytes = kQueueBytes);
+                                                        uint64_t queue_bytes = kQueueBytes);
   ~CodeSaverThread();
   CodeSaverThread(const CodeSaverThread&) = delete;
   CodeSaverThread& operator=(const CodeSaverThread&) = delete;
@@ -80,7 +80,7 @@ class CodeSaverThread {
   void handle(const Told& told);
 
   std::unique_ptr<CodeSaver> saver_;  // the thread's as long as it runs
-  std::unique_ptr<CodeSaver> heir_;    // in a process that took over
+  std::unique_ptr<CodeSaver> heir_;   // in a process that took over
   const uint64_t queue_bytes_;
   // Of who records.
   std::vector<Told> round_;

@@ -1,5 +1,6 @@
 // Saves the code that a recording maps in a stash.
 #include "capture/keep/save_code.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -45,7 +46,8 @@ struct RecordAge {
   int64_t recorded_at_ns = 0;
   RecordTimes times;
   bool emulated = false;  ///< the clock may be another one; the recorder of a program has compared the files with those that were mapped
-  std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten;  ///< mappings whose files are known to be written to since: process, address, time
+  /// Mappings whose files are known to be written to since: process, address, time.
+  std::set<std::tuple<int32_t, uint64_t, uint64_t>> rewritten;
   [[nodiscard]] int64_t mapped_by(const Mapping& mapping) const {
     return emulated ? recorded_at_ns : times.latest_wall_ns(mapping.time_ns, recorded_at_ns);
   }

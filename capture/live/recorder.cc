@@ -13,8 +13,8 @@
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
 #include "image/base/system_error.h"
-#include "perfio/announce/announce_event.h"
 #include "image/base/whole_file.h"
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/oversized_record.h"
 #include "perfio/format/record_parse.h"
 #include "perfio/format/sample_id.h"
@@ -293,8 +293,7 @@ void Recorder::take_over() {
   if (offers_ != nullptr) offers_->own();
   if (choice_.announcements) make_tap(true);
   backup_.reset();
-  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over)
-    choice_.saver.on_taken_over();
+  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over) choice_.saver.on_taken_over();
   tap_.reset();
   offers_.reset();  // its folder
 }

@@ -12,7 +12,7 @@ namespace {
 
 using namespace perfio;
 
-constexpr uint32_t kDummyAttr = 1;  // 0 is the trace's
+constexpr uint32_t kDummyAttr = 1;    // 0 is the trace's
 constexpr uint64_t kTraceIds = 1000;  // ids of the trace's events, which this recorder does not open
 
 RecordContext at_start(uint16_t misc) {

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "analysis/names/short_name.h"
 #include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
-#include "analysis/names/short_name.h"
 #include "ptdecode/guest.h"
 
 namespace ptd::cli {

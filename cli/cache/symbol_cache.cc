@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "analysis/names/name_match.h"
-#include "image/placed_name.h"
 #include "image/likeliest_section.h"
+#include "image/placed_name.h"
 #include "ptdecode/guest.h"
 
 namespace ptd::cli {

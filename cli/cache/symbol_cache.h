@@ -25,13 +25,14 @@ class SymbolCache {
   Name find(SpaceId space, Ip ip, TimeNs when);
   /// The same, with the path.
   Name find_with_path(SpaceId space, Ip ip, TimeNs when);
-  /// The first address of the function at an address, from symbols or, without one, from .eh_frame; 0 if neither says it, or only of a part that
-  /// a compiler split off ("f.cold").
+  /// The first address of the function at an address, from symbols or, without one, from .eh_frame; 0 if neither says it, or only of a part
+  /// that a compiler split off ("f.cold").
   uint64_t function_at(SpaceId space, Ip ip, TimeNs when);
   /// As Symbolizer::is_landing() and landing_of(); 0: none.
   bool is_landing(SpaceId space, Ip ip, TimeNs when);
   uint64_t landing_of(SpaceId space, Ip ip, TimeNs when);
-  /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same list.
+  /// Whether a pattern (matches_name()) matches a name of the function at the address; an empty list matches all. All calls give the same
+  /// list.
   bool wanted(SpaceId space, Ip ip, TimeNs when, const std::vector<std::string>& patterns);
 
  private:

@@ -15,19 +15,20 @@
 namespace ptd::cli {
 
 /// Writes a trace that ui.perfetto.dev opens (protozero, "perfetto/protos/perfetto/trace/trace.proto"): a track for each thread with its
-/// calls as slices, what was not traced, off the cpu or lost as slices between them, and tracks of their own for changes of code, modules and
-/// BPF programs, gaps, and what packets report as numbers. Not thread-safe.
+/// calls as slices, what was not traced, off the cpu or lost as slices between them, and tracks of their own for changes of code, modules
+/// and BPF programs, gaps, and what packets report as numbers. Not thread-safe.
 class PerfettoWriter {
  public:
   /// Calls and waits that are shorter than `min_ns` have no slice; the one that they are part of tells how many calls it has of them.
   explicit PerfettoWriter(CallInput& input, uint64_t min_ns = 0) : input_(input), min_ns_(min_ns) {}
   void take(std::span<const CallStep> steps, const CallTree& tree, std::string& out);
-  /// Writes an instant for each change of code of the kernel and of each process, with its time and place, and for each load and unload of generated code.
+  /// Writes an instant for each change of code of the kernel and of each process, with its time and place, and for each load and unload of
+  /// generated code.
   void add_pokes(std::string& out);
   /// Instants of modules and BPF programs that appear and disappear while the recording is made.
   void add_modules(std::string& out);
-  /// Reads the trace again, and writes gaps as instants, and PTWRITE, frequency and C-state as counters. `write` takes each piece. Errors: those of
-  /// Table::next().
+  /// Reads the trace again, and writes gaps as instants, and PTWRITE, frequency and C-state as counters. `write` takes each piece. Errors:
+  /// those of Table::next().
   [[nodiscard]] Status add_events(const std::function<bool(std::string&)>& write);
   [[nodiscard]] uint64_t slices() const { return slices_; }
   /// Calls without a slice.
@@ -43,8 +44,8 @@ class PerfettoWriter {
   struct Thread {
     TimeNs last;  ///< of its last event: slices of one track must not go back
     std::vector<Call> open;
-    size_t begun = 0;  ///< of `open`: how many
-    bool ran = false;  ///< in the steps that are taken
+    size_t begun = 0;   ///< of `open`: how many
+    bool ran = false;   ///< in the steps that are taken
     TimeNs counted_to;  ///< the instructions per cycle are written up to this time and these counts
     uint64_t instructions = 0, cycles = 0;
   };
@@ -85,7 +86,7 @@ class PerfettoWriter {
   std::set<int32_t> processes_;
   std::map<uint32_t, int32_t> pids_;  ///< of spaces
   std::map<std::string, uint64_t> names_, tracks_;
-  std::vector<uint64_t> function_names_;  ///< by FunctionId; 0: it has no number yet
+  std::vector<uint64_t> function_names_;   ///< by FunctionId; 0: it has no number yet
   std::string event_, packet_, interned_;  ///< of the event that is written
   std::vector<Thread> threads_;
   uint64_t slices_ = 0, folded_ = 0;
@@ -93,8 +94,9 @@ class PerfettoWriter {
 
 /// What the weight of a stack is.
 enum class StackWeight : uint8_t {
-  self,     ///< self time; without times, self instructions
-  waiting,  ///< time in which its innermost call did not run: off the cpu, not traced, or lost. A loss of flow ends all calls, and has no stack
+  self,  ///< self time; without times, self instructions
+  /// Time in which its innermost call did not run: off the cpu, not traced, or lost. A loss of flow ends all calls, and has no stack.
+  waiting,
 };
 
 /// The weight of every stack of calls. A call is below the name that its thread had when it began. With --comm,

@@ -1,21 +1,21 @@
 // Input and words of the commands that follow calls: see call_input.h.
 #include "cli/calls/call_input.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "analysis/names/short_name.h"
+#include "analysis/paths/call_paths.h"
+#include "cli/calls/loss_report.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/progress.h"
 #include "cli/options/thread_filters.h"
 #include "cli/options/time_words.h"
-#include "cli/calls/loss_report.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
-#include "analysis/names/short_name.h"
-#include "analysis/paths/call_paths.h"
 #include "ptdecode/survey.h"
 #include "recording/data/part_of_trace.h"
 
@@ -25,17 +25,21 @@ void add_call_options(CLI::App& command, CallWords& words) {
   add_input_options(command, words.input);
   add_thread_filters(command, words.cpus, words.pids, words.tids);
   command.add_option("--comm,--comms", words.comms, "these command names only; '\\,' is a comma in a name");
-  command.add_option("--time", words.time, "from A to B: A,B in seconds; see 'ptdecode script --help'. Calls that began long before A are known once the flow returns to them");
+  command.add_option(
+      "--time", words.time,
+      "from A to B: A,B in seconds; see 'ptdecode script --help'. Calls that began long before A are known once the flow returns to them");
 }
 
 void add_inline_option(CLI::App& command, CallWords& words) {
   words.inlined = true;
-  command.add_flag("--inline,!--no-inline", words.inlined,
-                   "list functions that are inlined in others as NAME (inlined), if there is debug information (default); --no-inline: only real calls");
+  command.add_flag(
+      "--inline,!--no-inline", words.inlined,
+      "list functions that are inlined in others as NAME (inlined), if there is debug information (default); --no-inline: only real calls");
 }
 
 void add_fibre_option(CLI::App& command, bool& fibres) {
-  command.add_flag("--fibres", fibres, "calls by user-level thread (fibre), where the program announces switches with PTWRITE (ANNOUNCE.md)");
+  command.add_flag("--fibres", fibres,
+                   "calls by user-level thread (fibre), where the program announces switches with PTWRITE (ANNOUNCE.md)");
 }
 
 void add_thread_option(CLI::App& command, unsigned& threads) {
@@ -62,7 +66,8 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   made->streams_ = matching_streams(filter, recording);
   for (const uint32_t stream : made->streams_) made->total_bytes_ += recording.streams()[stream].size_bytes;
-  if (made->streams_.empty() && !words.trace_optional) return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
+  if (made->streams_.empty() && !words.trace_optional)
+    return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
   return made;
 }
 
@@ -205,20 +210,24 @@ std::string undated_text(uint64_t threads) {
 }
 
 std::string guessed_text(uint64_t guessed) {
-  return fmt::format("longjmp (or another jump) went on in a recursive function {}, where several of its open calls may have been meant: the ends of these calls may be "
-                     "wrong", counted(guessed, "time"));
+  return fmt::format(
+      "longjmp (or another jump) went on in a recursive function {}, where several of its open calls may have been meant: the ends of "
+      "these calls may be wrong",
+      counted(guessed, "time"));
 }
 
 std::string forgotten_text(uint64_t forgotten) {
-  return fmt::format("open calls were abandoned {} because the flow continued at a place that no call explains: these calls end there, and later calls lack "
-                     "their callers",
-                     counted(forgotten, "time"));
+  return fmt::format(
+      "open calls were abandoned {} because the flow continued at a place that no call explains: these calls end there, and later calls "
+      "lack their callers",
+      counted(forgotten, "time"));
 }
 
 std::string uncounted_text(uint64_t times) {
-  return fmt::format("the flow was in a loop or recursion without packets {}: how often its code ran is not known, and its rounds count once; "
-                     "'ptdecode script --itrace=e' lists where",
-                     counted(times, "time"));
+  return fmt::format(
+      "the flow was in a loop or recursion without packets {}: how often its code ran is not known, and its rounds count once; "
+      "'ptdecode script --itrace=e' lists where",
+      counted(times, "time"));
 }
 
 }  // namespace
@@ -247,13 +256,15 @@ int CallInput::say_summary(const CallWords& words, bool any) const {
 }
 
 std::string left_out_text(uint64_t left_out) {
-  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller", counted(left_out, "call was", "calls were"),
-                     CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
+  return fmt::format("{} beyond the limits of {} functions in a path and {} paths: counted as part of the caller",
+                     counted(left_out, "call was", "calls were"), CallPaths::kMostDepth, CallPaths::kMostPaths - 1);
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording) {
   if (!recording.has_time_conversion())
-    return Error{ErrorCode::bad_time_window, "--time: the recording has no times, because the frequency of the trace's clock is not known; give it with --clock-freq", 0};
+    return Error{ErrorCode::bad_time_window,
+                 "--time: the recording has no times, because the frequency of the trace's clock is not known; give it with --clock-freq",
+                 0};
   const TimeScale scale{dated_span(recording), wall_clock_offset(recording)};
   return parse_time_words(text, scale);
 }
@@ -283,7 +294,8 @@ std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value
 
 std::string unmatched_text(const std::set<std::string>& modules) {
   if (modules.empty()) return {};
-  return fmt::format("A and B have different builds of {}: code without a symbol in them is not compared\n", shown(fmt::format("{}", fmt::join(modules, ", "))));
+  return fmt::format("A and B have different builds of {}: code without a symbol in them is not compared\n",
+                     shown(fmt::format("{}", fmt::join(modules, ", "))));
 }
 
 std::string untimed_text(size_t side, const CallInput& input) {

@@ -24,9 +24,9 @@ class Progress;
 struct CallWords {
   InputOptions input;
   std::string cpus, pids, tids, comms, time;
-  unsigned threads = 0;  ///< that decode; 0: one for each core
-  bool inlined = false;  ///< follows inlined functions
-  bool fibres = false;   ///< follows announced fibres
+  unsigned threads = 0;         ///< that decode; 0: one for each core
+  bool inlined = false;         ///< follows inlined functions
+  bool fibres = false;          ///< follows announced fibres
   bool trace_optional = false;  ///< a recording without trace is no error: it has no calls
 };
 /// Adds the input options, -C, --pid, --tid, --comm and --time.
@@ -104,7 +104,8 @@ class CallInput {
   [[nodiscard]] uint64_t forgotten() const { return forgotten_; }
   /// After the walk: how often the flow was in a loop or recursion without packets.
   [[nodiscard]] uint64_t uncounted() const { return uncounted_; }
-  /// A sentence on each of these numbers that is not 0. They are no part of a summary, which --quiet hides: other numbers are wrong, or may be.
+  /// A sentence on each of these numbers that is not 0. They are no part of a summary, which --quiet hides: other numbers are wrong, or may
+  /// be.
   [[nodiscard]] std::vector<std::string> doubts() const;
 
  private:

@@ -56,8 +56,10 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   line.signed_number("pid", thread.pid);
   line.signed_number("tid", thread.tid);
   line.text("comm", input_.comm(step, tree));
-  if (thread.fibre == kUnknownFibre) line.verbatim("fibre", "null");
-  else if (thread.fibre != 0) line.number("fibre", thread.fibre);
+  if (thread.fibre == kUnknownFibre)
+    line.verbatim("fibre", "null");
+  else if (thread.fibre != 0)
+    line.number("fibre", thread.fibre);
   line.number("depth", step.depth);
   if (step.cpu >= 0) line.signed_number("cpu", step.cpu);
   if (step.kind == CallStepKind::lost) {

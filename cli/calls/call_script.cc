@@ -220,8 +220,8 @@ void CallScript::name(const CallStep& step, TextBuffer& out) {
   if (step.function == kNoFunction) return out.text(function_text(input_.functions(), step.function));
   if (columns_ != 0) {
     const size_t used = out.size() - line_;
-    return put_shown(out,
-                     function_text(input_.functions(), step.function, std::max(kMinCallName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
+    return put_shown(
+        out, function_text(input_.functions(), step.function, std::max(kMinCallName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
   }
   if (step.function >= names_.size()) names_.resize(input_.functions().size());
   std::string& name = names_[step.function];

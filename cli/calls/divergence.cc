@@ -55,7 +55,7 @@ std::string when_text(TimeNs time) { return time == kTimeMin ? "-" : moment_text
 /// What of two threads differs first, or that one of them is not known to its end.
 struct Difference {
   ThreadPair threads;
-  std::optional<uint64_t> calls, instructions;  ///< piece
+  std::optional<uint64_t> calls, instructions;    ///< piece
   std::string calls_text{}, instructions_text{};  ///< "": none, or it only seems to differ because flow was lost
   [[nodiscard]] bool is_seen() const { return !calls_text.empty() || !instructions_text.empty(); }
   /// The moments of a piece, and some before it.
@@ -70,12 +70,12 @@ class DivergenceText {
  public:
   explicit DivergenceText(const std::array<RunSide, 2>& sides) : sides_(sides) {}
 
-  /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind, or not known in one of them.
+  /// Compares the moments that both sides have kept of two threads; "" if the first that differs is of the other kind, or not known in one
+  /// of them.
   [[nodiscard]] std::string text(const Difference& difference, bool calls) const {
     const std::vector<CallMoment>&a = sides_[0].sequences->kept(difference.threads.a), &b = sides_[1].sequences->kept(difference.threads.b);
-    const auto [at_a, at_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), [&](const CallMoment& one, const CallMoment& other) {
-      return same(one, other, calls);
-    });
+    const auto [at_a, at_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(),
+                                            [&](const CallMoment& one, const CallMoment& other) { return same(one, other, calls); });
     const auto at = static_cast<size_t>(at_a - a.begin());
     if (is_lost(0, difference.threads.a, a, at) || is_lost(1, difference.threads.b, b, at)) return {};
     if (!calls && (at >= a.size() || at >= b.size() || a[at].enters || b[at].enters)) return {};
@@ -112,13 +112,15 @@ class DivergenceText {
     const std::string counted = moment.enters || !moment.counted ? "" : fmt::format("  ({} instructions)", moment.instructions);
     return fmt::format("    {} {} {:<5} {}{}\n", letter, when_text(moment.time), what, path_text(side, moment.path), counted);
   }
-  [[nodiscard]] std::string end_text(char letter, size_t side, const std::vector<CallMoment>& moments, size_t at, size_t thread, bool calls) const {
+  [[nodiscard]] std::string end_text(char letter, size_t side, const std::vector<CallMoment>& moments, size_t at, size_t thread,
+                                     bool calls) const {
     if (at >= moments.size()) return fmt::format("    {} its trace ends here\n", letter);
     const CallMoment& moment = moments[at];
     const TimeNs from = calls ? moment.time : moment.start;
-    const std::string time = from == kTimeMin ? "" : fmt::format(" --time {},{}", moment_text(from), calls ? "+1ms" : moment_text(moment.time));
-    return moment_line(letter, side, moment) + fmt::format("      ptdecode script -i {} --tid {}{}\n", shell_word(sides_[side].path()),
-                                                           sides_[side].thread(thread).tid, time);
+    const std::string time =
+        from == kTimeMin ? "" : fmt::format(" --time {},{}", moment_text(from), calls ? "+1ms" : moment_text(moment.time));
+    return moment_line(letter, side, moment) +
+           fmt::format("      ptdecode script -i {} --tid {}{}\n", shell_word(sides_[side].path()), sides_[side].thread(thread).tid, time);
   }
 
   const std::array<RunSide, 2>& sides_;
@@ -138,7 +140,8 @@ std::vector<Difference> differences_of(const std::array<RunSide, 2>& sides, cons
 }
 
 void print_heading(const std::array<RunSide, 2>& sides, const std::vector<ThreadPair>& pairs, const std::vector<Difference>& differences) {
-  const auto different = static_cast<size_t>(std::count_if(differences.begin(), differences.end(), [](const Difference& one) { return one.is_seen(); }));
+  const auto different =
+      static_cast<size_t>(std::count_if(differences.begin(), differences.end(), [](const Difference& one) { return one.is_seen(); }));
   const size_t in_part = differences.size() - different;
   Output& out = standard_output();
   out.write(fmt::format("A: {}\nB: {}\n", shown(sides[0].path()), shown(sides[1].path())));
@@ -146,8 +149,8 @@ void print_heading(const std::array<RunSide, 2>& sides, const std::vector<Thread
   unmatched.insert(sides[1].sequences->unmatched().begin(), sides[1].sequences->unmatched().end());
   out.write(unmatched_text(unmatched));
   for (size_t side = 0; side < sides.size(); ++side) out.write(untimed_text(side, *sides[side].input));
-  out.write(fmt::format("{}: {} the same, {} not{}\n", counted(pairs.size(), "pair of threads", "pairs of threads"), pairs.size() - differences.size(),
-                        different, in_part == 0 ? "" : fmt::format(", {} compared in part", in_part)));
+  out.write(fmt::format("{}: {} the same, {} not{}\n", counted(pairs.size(), "pair of threads", "pairs of threads"),
+                        pairs.size() - differences.size(), different, in_part == 0 ? "" : fmt::format(", {} compared in part", in_part)));
   std::array<uint64_t, 2> interrupts{};
   for (const ThreadPair& pair : pairs) {
     interrupts[0] += sides[0].thread(pair.a).interrupts;
@@ -214,7 +217,8 @@ int show_divergence(const std::array<CallWords, 2>& words) {
   for (size_t i = 0; i < sides.size(); ++i) {
     sides[i].modules = std::move(modules[i]);
     if (const int status = follow(sides[i], {}); status != kExitOk) return status;
-    if (const int matched = sides[i].input->say_summary(words[i], !sides[i].sequences->threads().empty()); matched != kExitOk) return matched;
+    if (const int matched = sides[i].input->say_summary(words[i], !sides[i].sequences->threads().empty()); matched != kExitOk)
+      return matched;
   }
   const std::vector<ThreadPair> pairs = match_threads(sides[0].sequences->threads(), sides[1].sequences->threads());
   std::vector<Difference> differences = differences_of(sides, pairs);

@@ -7,8 +7,8 @@
 
 namespace ptd::cli {
 
-/// Decodes both recordings, twice where they differ, and prints for each thread the first call that only one of them makes, and the first that
-/// executes another number of instructions. Returns the exit status: kExitFinding if there is any.
+/// Decodes both recordings, twice where they differ, and prints for each thread the first call that only one of them makes, and the first
+/// that executes another number of instructions. Returns the exit status: kExitFinding if there is any.
 [[nodiscard]] int show_divergence(const std::array<CallWords, 2>& words);
 
 }  // namespace ptd::cli

@@ -107,21 +107,26 @@ std::vector<const typename Rows::value_type*> ranked_changes(const Rows& rows, c
   for (const auto& row : rows) {
     if (row.sums[0].calls + row.sums[1].calls != 0 && wanted(row)) ranked.push_back(&row);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [&](const auto* a, const auto* b) { return metric.change(a->sums) > metric.change(b->sums); });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&](const auto* a, const auto* b) { return metric.change(a->sums) > metric.change(b->sums); });
   return ranked;
 }
 
 /// Prints the rows of a comparison.
 class DiffPrinter {
  public:
-  DiffPrinter(const FunctionDiffWords& words, const ProfileDiff& diff, Metric metric) : words_(words), diff_(diff), metric_(std::move(metric)) {
+  DiffPrinter(const FunctionDiffWords& words, const ProfileDiff& diff, Metric metric)
+      : words_(words), diff_(diff), metric_(std::move(metric)) {
     const auto is_wanted = [this](size_t function) { return wants(diff_.functions()[function]); };
     functions_ = ranked_changes(diff.functions(), metric_, [this](const ProfileDiff::Function& row) { return wants(row); });
     std::sort(functions_.begin(), functions_.end(), [this](const auto* a, const auto* b) {
-      const auto key = [this](const ProfileDiff::Function& row) { return std::tuple(~metric_.change(row.sums), row.info[0].name, row.info[0].module); };
+      const auto key = [this](const ProfileDiff::Function& row) {
+        return std::tuple(~metric_.change(row.sums), row.info[0].name, row.info[0].module);
+      };
       return key(*a) < key(*b);
     });
-    paths_ = ranked_changes(diff.paths(), metric_, [&](const ProfileDiff::Path& row) { return is_wanted(row.function) && metric_.change(row.sums) != 0; });
+    paths_ = ranked_changes(diff.paths(), metric_,
+                            [&](const ProfileDiff::Path& row) { return is_wanted(row.function) && metric_.change(row.sums) != 0; });
   }
   [[nodiscard]] bool any() const { return !functions_.empty(); }
 
@@ -130,26 +135,30 @@ class DiffPrinter {
     for (size_t side = 0; side < 2; ++side) {
       const CallSums& all = sides[side].all;
       const std::string undated = all.undated == 0 ? "" : fmt::format(", {} without times", counted(all.undated, "call"));
-      out.write(fmt::format("{}: {}: {}, {} instructions{}{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path), counted(all.starts, "call"),
-                            all.self_instructions, metric_.timed ? ", " + duration_text(all.self_ns) + " running" : "", metric_.timed ? undated : ""));
+      out.write(fmt::format("{}: {}: {}, {} instructions{}{}\n", side == 0 ? 'A' : 'B', shown(words_.calls[side].input.path),
+                            counted(all.starts, "call"), all.self_instructions,
+                            metric_.timed ? ", " + duration_text(all.self_ns) + " running" : "", metric_.timed ? undated : ""));
     }
     for (size_t side = 0; side < 2; ++side) {
       const std::set<std::string>& folded = diff_.folded()[side];
       if (folded.empty()) continue;
-      out.write(fmt::format("only {} has debug information of {}: inlined functions count as part of their callers\n", side == 0 ? 'A' : 'B',
-                            shown(fmt::format("{}", fmt::join(folded, ", ")))));
+      out.write(fmt::format("only {} has debug information of {}: inlined functions count as part of their callers\n",
+                            side == 0 ? 'A' : 'B', shown(fmt::format("{}", fmt::join(folded, ", ")))));
     }
     out.write(unmatched_text(diff_.unmatched()));
     for (size_t side = 0; side < 2; ++side) out.write(untimed_text(side, *sides[side].input));
     const std::string name = metric_.name();
-    out.write(fmt::format("\n{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} function\n", "calls A", "calls B", name + " A", name + " B", "change", "per call"));
-    const auto changed = static_cast<size_t>(std::count_if(functions_.begin(), functions_.end(), [this](const auto* row) { return metric_.change(row->sums) != 0; }));
+    out.write(fmt::format("\n{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} function\n", "calls A", "calls B", name + " A", name + " B",
+                          "change", "per call"));
+    const auto changed = static_cast<size_t>(
+        std::count_if(functions_.begin(), functions_.end(), [this](const auto* row) { return metric_.change(row->sums) != 0; }));
     const size_t listed = words_.function.empty() ? changed : functions_.size();  // those that did not change come last
     const size_t functions = rows(listed, kTextFunctions);
     for (size_t i = 0; i < functions; ++i) {
       const ProfileDiff::Function& row = *functions_[i];
-      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].starts, row.sums[1].starts, metric_.text(row.sums[0]),
-                            metric_.text(row.sums[1]), metric_.change_text(row.sums), metric_.per_call(row, row.sums), name_text(row)));
+      out.write(fmt::format("{:>10} {:>10} {:>12} {:>12} {:>12} {:>10} {}\n", row.sums[0].starts, row.sums[1].starts,
+                            metric_.text(row.sums[0]), metric_.text(row.sums[1]), metric_.change_text(row.sums),
+                            metric_.per_call(row, row.sums), name_text(row)));
     }
     say_more(listed - functions, "more function");
     const auto unknown = static_cast<size_t>(std::count_if(functions_.begin() + static_cast<std::ptrdiff_t>(listed), functions_.end(),
@@ -157,16 +166,18 @@ class DiffPrinter {
     if (unknown != 0)
       out.write(fmt::format("{} not compared, because some of their calls have no times; --sort instructions compares them\n",
                             counted(unknown, "other function is", "other functions are")));
-    if (const size_t same = functions_.size() - listed - unknown; same != 0) out.write(fmt::format("{} did not change\n", counted(same, "other function")));
+    if (const size_t same = functions_.size() - listed - unknown; same != 0)
+      out.write(fmt::format("{} did not change\n", counted(same, "other function")));
     if (paths_.empty()) return;
-    out.write(fmt::format("\nby call path, the outermost caller first\n{:>12} {:>10} {:>10} {:>10} path\n", "change", "per call", "calls A", "calls B"));
+    out.write(fmt::format("\nby call path, the outermost caller first\n{:>12} {:>10} {:>10} {:>10} path\n", "change", "per call", "calls A",
+                          "calls B"));
     const size_t paths = rows(paths_.size(), kTextPaths);
     for (size_t i = 0; i < paths; ++i) {
       const ProfileDiff::Path& row = *paths_[i];
       std::string text;
       for (const std::string& each : names(row)) text += (text.empty() ? "" : " > ") + shown(each);
-      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums), metric_.per_call(diff_.functions()[row.function], row.sums), row.sums[0].starts,
-                            row.sums[1].starts, text));
+      out.write(fmt::format("{:>12} {:>10} {:>10} {:>10} {}\n", metric_.change_text(row.sums),
+                            metric_.per_call(diff_.functions()[row.function], row.sums), row.sums[0].starts, row.sums[1].starts, text));
     }
     say_more(paths_.size() - paths, "more path");
   }
@@ -175,8 +186,12 @@ class DiffPrinter {
     const auto dump = [](const nlohmann::json& json) {
       standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     };
-    dump({{"schema", "ptdecode-functions-diff-1"}, {"timed", metric_.timed}, {"a", words_.calls[0].input.path}, {"b", words_.calls[1].input.path},
-          {"without_inlined_a", diff_.folded()[0]}, {"without_inlined_b", diff_.folded()[1]},
+    dump({{"schema", "ptdecode-functions-diff-1"},
+          {"timed", metric_.timed},
+          {"a", words_.calls[0].input.path},
+          {"b", words_.calls[1].input.path},
+          {"without_inlined_a", diff_.folded()[0]},
+          {"without_inlined_b", diff_.folded()[1]},
           {"unmatched", diff_.unmatched()}});
     for (size_t i = 0; i < rows(functions_.size(), 0); ++i) {
       const ProfileDiff::Function& row = *functions_[i];
@@ -197,11 +212,14 @@ class DiffPrinter {
     const size_t most = words_.limit.value_or(words_.json ? 0 : by_default);
     return most == 0 ? all : std::min(most, all);
   }
-  [[nodiscard]] static std::string name_of(const ProfileDiff::Function& row) { return row.info[0].name.empty() ? "[not traced]" : row.info[0].name; }
+  [[nodiscard]] static std::string name_of(const ProfileDiff::Function& row) {
+    return row.info[0].name.empty() ? "[not traced]" : row.info[0].name;
+  }
   [[nodiscard]] bool wants(const ProfileDiff::Function& row) const {
     const auto matches = [this](std::string_view name) {
       const bool is_inlined = name.ends_with(kInlinedMark);
-      return matches_name(words_.function, name) || (is_inlined && matches_name(words_.function, name.substr(0, name.size() - kInlinedMark.size())));
+      return matches_name(words_.function, name) ||
+             (is_inlined && matches_name(words_.function, name.substr(0, name.size() - kInlinedMark.size())));
     };
     return words_.function.empty() || matches(name_of(row)) || matches(row.info[1].name);
   }

@@ -15,7 +15,7 @@ struct FunctionDiffWords {
   std::string function;            ///< only functions of this name, and paths that end in them; empty: all
   std::string sort = "self";       ///< self, total, calls or instructions
   bool json = false;
-  std::optional<size_t> limit;     ///< of functions and of paths; 0: all; not given: 40 and 10, in JSON all
+  std::optional<size_t> limit;  ///< of functions and of paths; 0: all; not given: 40 and 10, in JSON all
 };
 /// Decodes both recordings and prints what differs, the largest change first. Returns the exit status.
 [[nodiscard]] int diff_functions(const FunctionDiffWords& words);

@@ -24,12 +24,16 @@ class SlowCalls {
  public:
   explicit SlowCalls(size_t limit) : limit_(limit) {}
   /// Returns whether add() would keep a call that ends with this step.
-  [[nodiscard]] bool wants(const CallStep& step) const { return limit_ != 0 && (calls_.size() < limit_ || is_longer(step, calls_.back().step)); }
+  [[nodiscard]] bool wants(const CallStep& step) const {
+    return limit_ != 0 && (calls_.size() < limit_ || is_longer(step, calls_.back().step));
+  }
   void add(SlowCall call);
   [[nodiscard]] const std::vector<SlowCall>& calls() const { return calls_; }
 
  private:
-  static bool is_longer(const CallStep& a, const CallStep& b) { return std::pair(b.total_ns(), a.start) < std::pair(a.total_ns(), b.start); }
+  static bool is_longer(const CallStep& a, const CallStep& b) {
+    return std::pair(b.total_ns(), a.start) < std::pair(a.total_ns(), b.start);
+  }
   size_t limit_;
   std::vector<SlowCall> calls_;
 };

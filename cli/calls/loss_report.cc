@@ -50,8 +50,9 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
   if (count(GapReason::aux_lost) > announced)
     text += "  aux_lost without a record: bytes of the trace are damaged, zero or missing from the file; copy the recording again\n";
   if (count(GapReason::aux_lost) != 0 && announced != 0 && perfio::is_emulated(recording.description())) {
-    text += "  aux_lost: the program or the emulator was killed, or a limit ended the recording: give it more space on the disk, or a larger\n"
-            "    record --emulate --max-size\n";
+    text +=
+        "  aux_lost: the program or the emulator was killed, or a limit ended the recording: give it more space on the disk, or a larger\n"
+        "    record --emulate --max-size\n";
   } else if (count(GapReason::aux_lost) != 0 && announced != 0) {
     text += fmt::format(
         "  aux_lost: perf did not empty the trace buffer in time ({} times full): use a larger buffer, perf record -m ,64M; or trace "
@@ -60,7 +61,8 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
         lost.aux_truncated);
   }
   if (count(GapReason::overflow) != 0 && perfio::is_emulated(recording.description())) {
-    text += "  overflow: record --ovf dropped packets, or the emulator did not report where the program continued, which no option changes\n";
+    text +=
+        "  overflow: record --ovf dropped packets, or the emulator did not report where the program continued, which no option changes\n";
   } else if (count(GapReason::overflow) != 0) {
     text +=
         "  overflow: the processor produced trace faster than memory accepts it: remove cyc from the event, raise mtc_period, or trace "
@@ -69,9 +71,12 @@ std::string remedies(const GapTally& gaps, const Recording& recording) {
         "    --filter 'filter FUNCTION'\n";
   }
   if (count(GapReason::no_image) != 0) text += "  no_image: the code was not found; see the list of missing code\n";
-  if (count(GapReason::unknown_return) != 0) text += "  unknown_return: calls in lost flow return here: what helps against the other gaps helps here\n";
+  if (count(GapReason::unknown_return) != 0)
+    text += "  unknown_return: calls in lost flow return here: what helps against the other gaps helps here\n";
   if (count(GapReason::uncommitted) != 0)
-    text += "  uncommitted: the trace was cut, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong; 'ptdecode check' says so if it is\n";
+    text +=
+        "  uncommitted: the trace was cut, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong; 'ptdecode check' says "
+        "so if it is\n";
   if (count(GapReason::image_mismatch) + count(GapReason::bad_insn) != 0) {
     text += "  image_mismatch, bad_insn: the code that was found is not the code that ran; 'ptdecode check' lists the contradictions\n";
     if (count(GapReason::no_image) != 0) text += "    (supply the missing code first: the flow may resume after it at a wrong place)\n";
@@ -123,10 +128,10 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
       all += loss.gaps[r];
       if (loss.gaps[r] != 0) reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", name(static_cast<GapReason>(r)), loss.gaps[r]);
     }
-    text +=
-        fmt::format("  {:>8} {:>9} {:>9} {:>8}  {}  ({})\n", loss.dated ? fmt::format("{:.2f} %", 100 * share(loss.lost_ns, loss.traced_ns)) : "-",
-                    loss.dated ? duration_text(loss.lost_ns) : "-", loss.dated ? duration_text(loss.traced_ns) : "-", all,
-                    shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
+    text += fmt::format("  {:>8} {:>9} {:>9} {:>8}  {}  ({})\n",
+                        loss.dated ? fmt::format("{:.2f} %", 100 * share(loss.lost_ns, loss.traced_ns)) : "-",
+                        loss.dated ? duration_text(loss.lost_ns) : "-", loss.dated ? duration_text(loss.traced_ns) : "-", all,
+                        shown(thread_label(recording, rows[i].first.second)), reasons.empty() ? "began elsewhere" : reasons);
   }
   if (rows.size() > kListedLossThreads)
     text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedLossThreads, "more thread"));
@@ -150,7 +155,8 @@ nlohmann::json loss_json(const LossSum& sum, const Recording& recording) {
                           {"gaps", nlohmann::json::object()}};
     for (size_t r = 0; r < kGapReasons; ++r) {
       if (loss.gaps[r] != 0)
-        row["gaps"][name(static_cast<GapReason>(r))] = {{"count", loss.gaps[r]}, {"lost_ns", loss.dated ? nlohmann::json(loss.lost_by_reason_ns[r]) : nlohmann::json()}};
+        row["gaps"][name(static_cast<GapReason>(r))] = {
+            {"count", loss.gaps[r]}, {"lost_ns", loss.dated ? nlohmann::json(loss.lost_by_reason_ns[r]) : nlohmann::json()}};
     }
     json["threads"].push_back(std::move(row));
   }

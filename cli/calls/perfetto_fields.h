@@ -10,12 +10,13 @@ namespace ptd::cli {
 
 // Field numbers: perfetto/protos/perfetto/trace/{trace,trace_packet,interned_data}.proto, track_event/*.proto.
 inline constexpr unsigned kTracePacket = 1;
-inline constexpr unsigned kPacketTimestamp = 8, kPacketSequence = 10, kPacketTrackEvent = 11, kPacketInterned = 12, kPacketSequenceFlags = 13,
-                   kPacketTrackDescriptor = 60;
+inline constexpr unsigned kPacketTimestamp = 8, kPacketSequence = 10, kPacketTrackEvent = 11, kPacketInterned = 12,
+                          kPacketSequenceFlags = 13, kPacketTrackDescriptor = 60;
 inline constexpr unsigned kInternedEventNames = 2, kInternedAnnotationNames = 3, kEventNameId = 1, kEventName = 2;
 inline constexpr unsigned kTrackEventType = 9, kTrackEventNameId = 10, kTrackEventTrack = 11, kTrackEventAnnotation = 4,
-                   kTrackEventCounter = 30, kTrackEventDouble = 44;
-inline constexpr unsigned kDescriptorUuid = 1, kDescriptorName = 2, kDescriptorProcess = 3, kDescriptorThread = 4, kDescriptorParent = 5, kDescriptorCounter = 8;
+                          kTrackEventCounter = 30, kTrackEventDouble = 44;
+inline constexpr unsigned kDescriptorUuid = 1, kDescriptorName = 2, kDescriptorProcess = 3, kDescriptorThread = 4, kDescriptorParent = 5,
+                          kDescriptorCounter = 8;
 inline constexpr unsigned kProcessPid = 1, kProcessName = 6, kThreadPid = 1, kThreadTid = 2, kThreadName = 5;
 inline constexpr unsigned kSliceBegin = 1, kSliceEnd = 2, kInstant = 3, kCounter = 4;
 inline constexpr unsigned kAnnotationNameId = 1, kAnnotationUint = 3;

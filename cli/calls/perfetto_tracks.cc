@@ -72,7 +72,8 @@ void PerfettoWriter::add_pokes(std::string& out) {
   constexpr uint64_t kPageBytes = 4096;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    const bool is_mapping = (section.ip.value | section.size_bytes) % kPageBytes == 0;  // of a file, or of memory whose code other sections have
+    // Of a file, or of memory whose code other sections have.
+    const bool is_mapping = (section.ip.value | section.size_bytes) % kPageBytes == 0;
     if (section.space == kKernelSpace || (is_mapping && (!is_generated_code(section.path) || section.code.bytes.empty()))) continue;
     const TimeNs first = section.live.first, last = section.live.last;
     const auto is_free = [&](TimeNs when) { return timeline.section_at(section.space, section.ip, when) == kNoSection; };

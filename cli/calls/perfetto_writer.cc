@@ -127,8 +127,8 @@ void PerfettoWriter::count(uint64_t track, TimeNs when, Value value, std::string
 template void PerfettoWriter::count(uint64_t track, TimeNs when, uint64_t value, std::string& out);
 template void PerfettoWriter::count(uint64_t track, TimeNs when, double value, std::string& out);
 
-// Writes the instructions per cycle of each thread that ran in the steps taken, for the time since its previous value. A value applies until the
-// next one. A 0 ends the last one.
+// Writes the instructions per cycle of each thread that ran in the steps taken, for the time since its previous value. A value applies
+// until the next one. A 0 ends the last one.
 void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
   constexpr uint64_t kShortest = 10'000;
   for (uint32_t index = 0; index < threads_.size(); ++index) {
@@ -148,8 +148,8 @@ void PerfettoWriter::add_ipc(const CallTree& tree, std::string& out) {
   }
 }
 
-// A call is as long as any call in it, so where one has a slice, all that are open have one. They begin in the order of their depth: viewers nest
-// slices that begin at one time as they are written.
+// A call is as long as any call in it, so where one has a slice, all that are open have one. They begin in the order of their depth:
+// viewers nest slices that begin at one time as they are written.
 void PerfettoWriter::begin_open(uint64_t track, Thread& thread, std::string& out) {
   for (; thread.begun < thread.open.size(); ++thread.begun) {
     Call& call = thread.open[thread.begun];
@@ -206,7 +206,8 @@ void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree,
         go_on(track, thread, step, when, out);
         break;
       case CallStepKind::lost:
-        event(track, kInstant, when, name_id(step.loss == CallLoss::gap ? fmt::format("flow lost: {}", ptd::name(step.gap)) : sentence(step.loss)), out);
+        event(track, kInstant, when,
+              name_id(step.loss == CallLoss::gap ? fmt::format("flow lost: {}", ptd::name(step.gap)) : sentence(step.loss)), out);
         break;
     }
   }

@@ -16,7 +16,8 @@ namespace ptd::cli {
 namespace {
 
 // Field numbers: proto/profile.proto of github.com/google/pprof.
-constexpr unsigned kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kStringTable = 6, kDuration = 10, kDefaultType = 14;
+constexpr unsigned kSampleType = 1, kSample = 2, kMapping = 3, kLocation = 4, kFunction = 5, kStringTable = 6, kDuration = 10,
+                   kDefaultType = 14;
 constexpr unsigned kTypeName = 1, kTypeUnit = 2, kSampleLocations = 1, kSampleValues = 2, kSampleLabel = 3, kLabelKey = 1, kLabelText = 2;
 constexpr unsigned kMappingId = 1, kMappingFile = 5, kMappingBuildId = 6, kMappingHasFunctions = 7, kMappingHasInlined = 10;
 constexpr unsigned kLocationId = 1, kLocationMapping = 2, kLocationLine = 4, kLineFunction = 1;

@@ -170,7 +170,8 @@ void StackTotals::finish() {
     std::unordered_map<uint32_t, size_t> nodes{{CallPaths::kRoot, process}};  // of this process, by path
     for (const auto& [path, sums] : all) {
       for (uint32_t at = path; !nodes.contains(at); at = paths[at].parent) chain.push_back(at);
-      for (; !chain.empty(); chain.pop_back()) nodes[chain.back()] = child(nodes[paths[chain.back()].parent], name_of(paths[chain.back()].function));
+      for (; !chain.empty(); chain.pop_back())
+        nodes[chain.back()] = child(nodes[paths[chain.back()].parent], name_of(paths[chain.back()].function));
       Node& node = nodes_[nodes[path]];
       node.self_ns += sums->self_ns;
       node.self_instructions += sums->self_instructions;
@@ -179,8 +180,8 @@ void StackTotals::finish() {
   }
 }
 
-// The self time of each node that is shown, and the depths of all. Of a stack that is too deep, the first node after kMaxNamedFrames is shown, with
-// the time of all below it.
+// The self time of each node that is shown, and the depths of all. Of a stack that is too deep, the first node after kMaxNamedFrames is
+// shown, with the time of all below it.
 std::vector<uint64_t> StackTotals::shown_self(std::vector<size_t>& depths) const {
   std::vector<uint64_t> self(nodes_.size());
   std::vector<size_t> counts_for(nodes_.size());
@@ -256,8 +257,9 @@ std::string StackTotals::svg(const std::string& title) const {
         "</title>"
         "<rect x=\"{1:.3f}\" y=\"{8}\" width=\"{2:.3f}\" height=\"16\" fill=\"{9}\" rx=\"1\"/><text x=\"{10:.3f}\" "
         "y=\"{11}\"></text></g>\n",
-        escaped(name), starts[i], width, depths[i], totals[i], amount, share, nodes_[i].calls == 0 ? "" : ", " + counted(nodes_[i].calls, "call"),
-        kTop + kRow * static_cast<double>(depths[i]), colour(name), starts[i] + 3, kTop + kRow * static_cast<double>(depths[i]) + 12);
+        escaped(name), starts[i], width, depths[i], totals[i], amount, share,
+        nodes_[i].calls == 0 ? "" : ", " + counted(nodes_[i].calls, "call"), kTop + kRow * static_cast<double>(depths[i]), colour(name),
+        starts[i] + 3, kTop + kRow * static_cast<double>(depths[i]) + 12);
     if (is_deeper) continue;
     double at = starts[i];
     for (const auto& [child_name, next] : nodes_[i].children) {

@@ -16,8 +16,8 @@ namespace ptd::cli {
 
 namespace {
 
-void count_stream(const Recording& recording, uint32_t stream, const StatRequest& request, unsigned threads, StreamStat& stat, LossTimes& losses,
-                  Progress& progress) {
+void count_stream(const Recording& recording, uint32_t stream, const StatRequest& request, unsigned threads, StreamStat& stat,
+                  LossTimes& losses, Progress& progress) {
   std::vector<std::byte> scratch;
   AuxSegment piece;
   for (uint64_t at = 0; !interrupted() && recording.next_segment(stream, at, piece, scratch);) {
@@ -96,7 +96,10 @@ std::vector<std::string> losses_of(const Recording& recording) {
 }
 
 nlohmann::json stat_report_json(const Recording& recording, const StatCounts& counts) {
-  nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"decoded", counts.is_decoded}, {"streams", nlohmann::json::array()}};
+  nlohmann::json json = {{"schema", "ptdecode-stat-1"},
+                         {"recording", recording.description()},
+                         {"decoded", counts.is_decoded},
+                         {"streams", nlohmann::json::array()}};
   for (const StreamStat& stat : counts.streams) json["streams"].push_back(stat_json(stat));
   json["findings"] = nlohmann::json::object();
   for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;

@@ -1,7 +1,7 @@
 // `ptdecode bundle`: a recording with exactly what its decode needs, in one file.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <span>
 
 #include "cli/calls/call_input.h"
@@ -13,8 +13,8 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
-#include "recording/lldb/lldb_write.h"
 #include "recording/bundle/requested_bundle.h"
+#include "recording/lldb/lldb_write.h"
 
 namespace ptd::cli {
 
@@ -54,7 +54,8 @@ std::string missing_code_text(const BundleReport& report) {
   for (const MissingImage& missing : report.missing) {
     if (missing.gaps != 0) text += fmt::format("  {}  {} ({})\n", counted(missing.gaps, "gap"), shown(missing.path), shown(missing.reason));
   }
-  return text.empty() ? text : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
+  return text.empty() ? text
+                      : "ptdecode: the bundle lacks code that ran; its flow is lost where the recording went through these files:\n" + text;
 }
 
 void say_warnings(const std::vector<std::string>& warnings) {
@@ -79,14 +80,16 @@ std::string report_text(const LldbReport& report, const std::string& path) {
       path, megabytes(report.trace_bytes), traces, counted(report.files, "file"), counted(report.instructions, "instruction"), path);
   if (report.is_kernel) text += "  LLDB shows the kernel as one process, with a thread for each cpu\n";
   if (report.left_out_instructions != 0)
-    text += fmt::format("  {} instructions of the idle task and of unknown threads belong to no process and are not shown by LLDB\n", report.left_out_instructions);
+    text += fmt::format("  {} instructions of the idle task and of unknown threads belong to no process and are not shown by LLDB\n",
+                        report.left_out_instructions);
   return text;
 }
 
 int run_lldb(const BundleWords& words, Interval time) {
   if (words.dry_run) return report_error({ErrorCode::contradictory_options, "--dry-run lists a bundle of ptdecode, not one of LLDB", 0});
   if (words.input.is_raw())
-    return report_error({ErrorCode::not_recorded, "LLDB's bundle needs the traced process, and a raw capture (--pt, --winipt) does not name it", 0});
+    return report_error(
+        {ErrorCode::not_recorded, "LLDB's bundle needs the traced process, and a raw capture (--pt, --winipt) does not name it", 0});
   const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
   const Result<LldbReport> report = write_lldb_bundle(*asked, {words.output, time});
@@ -102,7 +105,8 @@ int run_bundle(BundleWords words) {
   bundle.output_path = words.output;
   bundle.dry_run = words.dry_run;
   if (words.output.empty() && !words.dry_run)
-    return report_error({ErrorCode::contradictory_options, "name the bundle to write with -o FILE, or list its contents with --dry-run", 0});
+    return report_error(
+        {ErrorCode::contradictory_options, "name the bundle to write with -o FILE, or list its contents with --dry-run", 0});
   if (!words.time.empty()) {
     const Result<Interval> range = time_to_keep(words);
     if (!range) return report_error(range.error());
@@ -147,16 +151,18 @@ Command add_bundle(CLI::App& app) {
   command.add_option("recording", words->recording, "what to bundle, as with -i");
   add_input_options(command, words->input);
   command.add_option("-o,--output", words->output, "the file to write; of LLDB, the folder")->type_name("FILE");
-  command.add_option("--format", words->format, "ptdecode, or lldb: a folder whose trace.json LLDB's 'trace load' reads")->check(CLI::IsMember({"ptdecode", "lldb"}));
-  command.add_flag("--dry-run", words->dry_run, "write nothing; list each file that the bundle would contain, how many bytes of it, and "
-                                                "why");
+  command.add_option("--format", words->format, "ptdecode, or lldb: a folder whose trace.json LLDB's 'trace load' reads")
+      ->check(CLI::IsMember({"ptdecode", "lldb"}));
+  command.add_flag("--dry-run", words->dry_run,
+                   "write nothing; list each file that the bundle would contain, how many bytes of it, and "
+                   "why");
   command.add_option("--time", words->time, "only the part from A to B: A,B in seconds; also A,+5ms and 10%-20%");
   command.footer(
-      "A bundle opens with -i like any recording, and the decoded flow is the same on a machine without the programs. Limitation: it has no\n"
-      "source lines, except announced ones, so coverage, profile and -F srcline need the original recording.\n"
+      "A bundle opens with -i like any recording, and the decoded flow is the same on a machine without the programs. Limitation: it has "
+      "no source lines, except announced ones, so coverage, profile and -F srcline need the original recording.\n"
       "It contains only the code that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
-      "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build\n"
-      "id, by its inode (programs and libraries only), or because you name it (--symfs, --map). --dry-run lists these files. A message\n"
+      "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build "
+      "id, by its inode (programs and libraries only), or because you name it (--symfs, --map). --dry-run lists these files. A message "
       "names files whose code ran and that the bundle lacks.\n"
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"

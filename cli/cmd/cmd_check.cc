@@ -1,7 +1,7 @@
 // `ptdecode check`: what disagrees with what in a recording. A bounded part of the flow is decoded.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -31,15 +31,18 @@ struct CheckWords {
 /// How much of the trace was decoded; empty if all.
 std::string part_text(const FlowCheck& flow) {
   if (flow.decoded_bytes >= flow.all_bytes) return {};
-  return fmt::format("the flow was checked in the first {} of {} bytes of trace, of each stream in proportion; 'ptdecode stat' decodes everything",
-                     flow.decoded_bytes, flow.all_bytes);
+  return fmt::format(
+      "the flow was checked in the first {} of {} bytes of trace, of each stream in proportion; 'ptdecode stat' decodes everything",
+      flow.decoded_bytes, flow.all_bytes);
 }
 
 /// How much of the flow may be wrong, for people; empty: nothing.
 std::string uncertain_text(const FlowCheck& flow) {
   if (flow.uncertain == 0) return {};
-  return fmt::format("{} of {} instructions are uncertain (ambiguous or suspect): 'ptdecode stat' counts them, 'ptdecode script "
-                     "--insn-trace' marks them\n", flow.uncertain, flow.instructions);
+  return fmt::format(
+      "{} of {} instructions are uncertain (ambiguous or suspect): 'ptdecode stat' counts them, 'ptdecode script "
+      "--insn-trace' marks them\n",
+      flow.uncertain, flow.instructions);
 }
 
 void print_text(const Recording& recording, const FlowCheck& flow, const std::string& unverified) {
@@ -69,7 +72,8 @@ void print_text(const Recording& recording, const FlowCheck& flow, const std::st
   }
   if (flow.is_empty() && has_code(recording)) {
     ++by_kind["nothing_decoded"];
-    output.write(fmt::format("nothing_decoded: no instruction follows from {} bytes of trace; 'ptdecode packets' lists the packets\n", flow.all_bytes));
+    output.write(fmt::format("nothing_decoded: no instruction follows from {} bytes of trace; 'ptdecode packets' lists the packets\n",
+                             flow.all_bytes));
   }
   output.write(uncertain_text(flow));
   if (!unverified.empty()) output.write("not verified: " + unverified + "\n");
@@ -110,7 +114,8 @@ int run_check(const CheckWords& words) {
     print_text(recording, flow, unverified_text(files));
   }
   const TextRecords records = text_records(recording);
-  const bool agrees = std::none_of(flow.findings.begin(), flow.findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
+  const bool agrees =
+      std::none_of(flow.findings.begin(), flow.findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
   return agrees && flow.agrees() && has_code(recording) ? kExitOk : kExitFinding;
 }
 
@@ -119,8 +124,9 @@ int run_check(const CheckWords& words) {
 Command add_check(CLI::App& app) {
   auto words = std::make_shared<CheckWords>();
   CLI::App& command =
-      *app.add_subcommand("check", "Report contradictions in the recording: lost text pokes, wrong or missing files, lost records (exit "
-                                   "status 3 if any)");
+      *app.add_subcommand("check",
+                          "Report contradictions in the recording: lost text pokes, wrong or missing files, lost records (exit "
+                          "status 3 if any)");
   add_input_options(command, words->input);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(

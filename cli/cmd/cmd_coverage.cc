@@ -1,7 +1,7 @@
 // `ptdecode coverage`: which lines of source ran, and how often.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -33,8 +33,8 @@ struct CoverageWords {
 
 /// Name and line: the compiler gives every lambda, and every static C++ function, only its short name.
 using FunctionKey = std::pair<std::string, uint32_t>;
-/// A file of source. A line's count is that of its instruction that ran most often, added up over the functions and inlined copies that contain
-/// code of the line.
+/// A file of source. A line's count is that of its instruction that ran most often, added up over the functions and inlined copies that
+/// contain code of the line.
 struct CoveredFile {
   std::map<uint32_t, uint64_t> lines;
   std::map<FunctionKey, uint64_t> functions;  ///< how often each was entered
@@ -59,8 +59,8 @@ struct FileUse {
     for (const CodeBranch& branch : file.branches) branches.emplace(branch.to, &branch);
   }
   /// Returns how often the function `number` of the unit was entered. A first instruction that faults is not executed, and its function is
-  /// entered. A direct jump from inside of the function to its first instruction (a loop, or Go's code after it has grown the stack) does not
-  /// enter it; an indirect one is a tail call.
+  /// entered. A direct jump from inside of the function to its first instruction (a loop, or Go's code after it has grown the stack) does
+  /// not enter it; an indirect one is a tail call.
   [[nodiscard]] uint64_t entries(const SourceUnit& unit, uint32_t number) const {
     const SourceFunction& function = unit.functions[number];
     if (function.part) return 0;
@@ -79,7 +79,8 @@ struct FileUse {
   std::multimap<uint64_t, const CodeBranch*> branches;  ///< by target
 };
 
-/// Returns whether a statement is the declaration of a function at the start of a part of it, which is executed after the function was entered.
+/// Returns whether a statement is the declaration of a function at the start of a part of it, which is executed after the function was
+/// entered.
 bool declares_part(const SourceUnit& unit, const SourceStatement& statement) {
   if (statement.scope >= unit.functions.size()) return false;
   const SourceFunction& function = unit.functions[statement.scope];
@@ -99,8 +100,8 @@ void add_unit(const CoverageWords& words, const SourceUnit& unit, const FileUse&
   const SourceStatement* before = nullptr;
   uint64_t began = 0;  // how often the statement `before` ran: what continues a statement that did not run is other code
   for (const SourceStatement& statement : unit.statements) {
-    const bool both = before != nullptr && before->first == statement.first && before->line == statement.line && before->scope == statement.scope &&
-                      before->file == statement.file && before->end < statement.end;
+    const bool both = before != nullptr && before->first == statement.first && before->line == statement.line &&
+                      before->scope == statement.scope && before->file == statement.file && before->end < statement.end;
     const uint64_t times = both && began == 0 ? 0 : use.counts.highest(statement.first, statement.end);
     before = &statement;
     began = times;
@@ -192,7 +193,8 @@ std::string summary_text(const Coverage& coverage, bool all_files) {
 }
 
 bool wanted_dso(const CoverageWords& words, const std::string& path) {
-  return words.dsos.empty() || std::any_of(words.dsos.begin(), words.dsos.end(), [&](const std::string& name) { return names_file(name, path); });
+  return words.dsos.empty() ||
+         std::any_of(words.dsos.begin(), words.dsos.end(), [&](const std::string& name) { return names_file(name, path); });
 }
 
 int run_coverage(const CoverageWords& words) {
@@ -224,7 +226,9 @@ int run_coverage(const CoverageWords& words) {
     const std::string advice = "; compile with -g, or name debug files with --debug-dir";
     if (any_told && !words.sources.empty()) {
       const std::string unknown = without.empty() ? "" : ", and there is no debug information in " + shown(without) + advice;
-      return report_error({ErrorCode::not_recorded, "coverage: no source file of the code that ran matches --source ('ptdecode coverage --source /' lists them)" + unknown, 0});
+      return report_error(
+          {ErrorCode::not_recorded,
+           "coverage: no source file of the code that ran matches --source ('ptdecode coverage --source /' lists them)" + unknown, 0});
     }
     for (const std::string& dso : without.empty() ? words.dsos : std::vector<std::string>()) {
       if (const std::string missing = missing_file_text(input.recording(), dso); !missing.empty())
@@ -237,10 +241,10 @@ int run_coverage(const CoverageWords& words) {
   }
   for (const auto& [path, file] : coverage) note_read_file(path);  // the sources are needed to read the result
   const bool lcov = words.format == "lcov" || !words.output.empty();
-  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !absent.empty())
-    say_on_error(absent);
+  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !absent.empty()) say_on_error(absent);
   const bool kept = keeps_earlier_file(words.output, status);
-  const int written = kept ? kExitOk : write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
+  const int written =
+      kept ? kExitOk : write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage, !words.sources.empty()));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
   (void)input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;
@@ -259,31 +263,33 @@ Command add_coverage(CLI::App& app) {
       ->check(CLI::IsMember({"text", "lcov"}));
   command.add_option("--source", words->sources, "only source files whose path starts with this (repeatable)")->allow_extra_args(false);
   command.add_flag("--keep-absent", words->keep_absent, "lcov: also source files that are not on this machine (genhtml stops at them)");
-  command.add_option("--dso", words->dsos, "only the code of this program or library, given by its name, its path or the end of its path: b/prog (repeatable)")->allow_extra_args(false);
+  command
+      .add_option("--dso", words->dsos,
+                  "only the code of this program or library, given by its name, its path or the end of its path: b/prog (repeatable)")
+      ->allow_extra_args(false);
   command.footer(
-      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement\n"
-      "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined\n"
-      "copies count separately. Other code with its number, which optimizers move and insert, does not count. clang, and GCC without\n"
-      "optimization, mark only the first part of a line as a statement: what directly follows with the same line (of clang, also after code of\n"
-      "line 0) counts, too, if the statement ran. Of a loop within one line, the count is that of the part that ran most often (the condition);\n"
-      "gcov may add up parts. Limitation: in code that GCC optimized, a loop within one line of a Fortran array, or without column numbers, may\n"
-      "count once. A statement that the optimizer left without code after an inlined copy does not count with the code that follows.\n"
-      "Limitation: where the optimizer copied a statement within a function (unrolled, peeled or split loops, paths that it separated), the count\n"
-      "is that of the copy that ran most often, not the sum: the line table does not tell copies of a statement from statements that share a\n"
-      "line and column (those of a macro), or from a statement whose code is in several places. So the count may be too low. If the copies of\n"
-      "a line follow each other, clang marks only the first: if that did not run, the others do not count. Without optimization (-O0) there are\n"
-      "no copies.\n"
-      "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov counts\n"
-      "the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it, and neither does the\n"
-      "code that GCC split off the function (NAME.part.N, or inlined back). Limitation: the optimizer can merge parts of an inlined copy with other\n"
-      "code, or copy its first instruction, and its count is then too low, but not 0 if a statement of the copy ran. If functions of a source\n"
-      "file share a name (lambdas: operator()), the line is added to it. A function is entered, too, where its first instruction faulted; that\n"
-      "instruction was not executed, so its line is not counted. Limitation: debug information in .dwo files (-gsplit-dwarf) is not read, so\n"
-      "only lines are counted.\n"
-      "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
+      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed statement "
+      "(is_stmt of the line table), added up over the functions that contain statements of the line: instances of a template and inlined "
+      "copies count separately. Other code with its number, which optimizers move and insert, does not count. clang, and GCC without "
+      "optimization, mark only the first part of a line as a statement: what directly follows with the same line (of clang, also after "
+      "code of line 0) counts, too, if the statement ran. Of a loop within one line, the count is that of the part that ran most often "
+      "(the condition); gcov may add up parts. Limitation: in code that GCC optimized, a loop within one line of a Fortran array, or "
+      "without column numbers, may count once. A statement that the optimizer left without code after an inlined copy does not count "
+      "with the code that follows. Limitation: where the optimizer copied a statement within a function (unrolled, peeled or split "
+      "loops, paths that it separated), the count is that of the copy that ran most often, not the sum: the line table does not tell "
+      "copies of a statement from statements that share a line and column (those of a macro), or from a statement whose code is in "
+      "several places. So the count may be too low. If the copies of a line follow each other, clang marks only the first: if that did "
+      "not run, the others do not count. Without optimization (-O0) there are no copies.\n"
+      "A function's count (FNDA) is the number of times that it was entered, added up over its own code and its inlined copies. gcov "
+      "counts the same without optimization. A direct jump within a function to its first instruction (a loop) does not enter it, and "
+      "neither does the code that GCC split off the function (NAME.part.N, or inlined back). Limitation: the optimizer can merge parts "
+      "of an inlined copy with other code, or copy its first instruction, and its count is then too low, but not 0 if a statement of the "
+      "copy ran. If functions of a source file share a name (lambdas: operator()), the line is added to it. A function is entered, too, "
+      "where its first instruction faulted; that instruction was not executed, so its line is not counted. Limitation: debug information "
+      "in .dwo files (-gsplit-dwarf) is not read, so only lines are counted.\n"
+      "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a "
       "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
-      "not\n"
-      "prove that the lines within the functions are the same.\n"
+      "not prove that the lines within the functions are the same.\n"
       "Examples:\n"
       "  ptdecode coverage --source /src/db                       a line for each file\n"
       "  ptdecode coverage -o run.info && genhtml -o html run.info");

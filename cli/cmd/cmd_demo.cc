@@ -1,8 +1,8 @@
 // `ptdecode demo`: the bundled recording of code that patches itself, decoded and explained.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
@@ -31,8 +31,8 @@ struct DemoWords {
   std::string data;
 };
 
-/// The folder of the demonstration: beside the installed program, or in the source tree of a build (PTD_SOURCE_FROM_BUILD is the way from the
-/// build's folder of the program, so that no path of the build machine is in the program).
+/// The folder of the demonstration: beside the installed program, or in the source tree of a build (PTD_SOURCE_FROM_BUILD is the way from
+/// the build's folder of the program, so that no path of the build machine is in the program).
 std::string find_data(const std::string& given) {
   std::vector<fs::path> places;
   std::error_code ignored;
@@ -40,7 +40,8 @@ std::string find_data(const std::string& given) {
   if (const std::string from_environment = environment::demo(); !from_environment.empty()) places.emplace_back(from_environment);
   const fs::path self = environment::own_program();
   if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
-  if (self.parent_path().filename() == "cli") places.push_back((self.parent_path() / PTD_SOURCE_FROM_BUILD / "data" / "kernel").lexically_normal());
+  if (self.parent_path().filename() == "cli")
+    places.push_back((self.parent_path() / PTD_SOURCE_FROM_BUILD / "data" / "kernel").lexically_normal());
   for (const fs::path& place : places) {
     if (fs::is_directory(place, ignored)) return place.string();
   }
@@ -100,7 +101,8 @@ void show_sites(const Recording& recording, const ChangedFlow& flow, const std::
     if (site.versions > kListedVersions) say(fmt::format("    and {} more", site.versions - kListedVersions));
     const auto ran = flow.ran.find(sites[i]);
     if (ran == flow.ran.end()) continue;
-    for (const RanVersion& version : ran->second) say(fmt::format("    ran {} time{}: {}  {}", version.times, version.times == 1 ? "" : "s", version.bytes, version.text));
+    for (const RanVersion& version : ran->second)
+      say(fmt::format("    ran {} time{}: {}  {}", version.times, version.times == 1 ? "" : "s", version.bytes, version.text));
   }
 }
 
@@ -137,9 +139,10 @@ int show_truth(const Recording& recording, const std::string& folder) {
     if (!truth) return report_error(truth.error());
     const Result<CheckedStream> checked = check_stream(recording, stream, std::move(*truth), [](uint64_t) {});
     if (!checked) return report_error(checked.error());
-    say(fmt::format("cpu {}: {} of the {} instructions that it executed are decoded correctly (address and bytes), {} of them marked "
-                    "uncertain", cpu,
-                    checked->check.right_instructions(), checked->check.expected_count(), checked->check.flagged()));
+    say(
+        fmt::format("cpu {}: {} of the {} instructions that it executed are decoded correctly (address and bytes), {} of them marked "
+                    "uncertain",
+                    cpu, checked->check.right_instructions(), checked->check.expected_count(), checked->check.flagged()));
     if (!checked->equal()) status = kExitFinding;
   }
   return status;
@@ -208,9 +211,8 @@ int run_demo(const DemoWords& words) {
   const std::string folder = find_data(words.data);
   if (folder.empty()) {
     return report_error({ErrorCode::not_found,
-                         !words.data.empty()
-                             ? "--data " + words.data + ": no such folder"
-                             : "the demo's recording is not installed; name its folder with --data DIR or PTDECODE_DEMO",
+                         !words.data.empty() ? "--data " + words.data + ": no such folder"
+                                             : "the demo's recording is not installed; name its folder with --data DIR or PTDECODE_DEMO",
                          0});
   }
   const InputOptions input = demo_input(words.input, folder);
@@ -238,8 +240,9 @@ int run_demo(const DemoWords& words) {
 
 Command add_demo(CLI::App& app) {
   auto words = std::make_shared<DemoWords>();
-  CLI::App& command = *app.add_subcommand("demo", "Decode the installed example recording of code that patches itself, and explain the "
-                                                  "output");
+  CLI::App& command = *app.add_subcommand("demo",
+                                          "Decode the installed example recording of code that patches itself, and explain the "
+                                          "output");
   command.add_option("--data", words->data, "folder of the recording (default: share/ptdecode/kernel of the installation)")
       ->type_name("DIR");
   command.footer(

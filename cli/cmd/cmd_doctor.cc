@@ -1,7 +1,7 @@
 // `ptdecode doctor`: what this machine can record, why not more, and what helps.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "capture/doctor/doctor.h"
@@ -24,9 +24,10 @@ std::string list_text(const std::vector<std::pair<bool, const char*>>& abilities
 }
 
 std::vector<std::pair<bool, const char*>> abilities_of(const doctor::Diagnosis& d) {
-  return {{d.user_trace, "trace of your own programs"},          {d.kernel_trace, "trace of the kernel"},
+  return {{d.user_trace, "trace of your own programs"},     {d.kernel_trace, "trace of the kernel"},
           {d.system_trace, "trace of all processes"},       {d.sideband, "sideband of your own programs"},
-          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs in the emulator"}, {d.system_emulation, "whole emulated machines"}};
+          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs in the emulator"},
+          {d.system_emulation, "whole emulated machines"}};
 }
 
 void print_json(const doctor::Diagnosis& diagnosis) {

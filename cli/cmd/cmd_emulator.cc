@@ -1,8 +1,8 @@
 // `ptdecode emulator`: the emulators and kernels that record --emulate can use.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "capture/emulate/system/kernel_image.h"
@@ -29,7 +29,8 @@ struct EmulatorWords {
 
 int list() {
   bool works = false;
-  for (const char* name : {"qemu-x86_64", "qemu-aarch64", emulators::system_emulator(MachineArch::x86_64), emulators::system_emulator(MachineArch::arm64)}) {
+  for (const char* name :
+       {"qemu-x86_64", "qemu-aarch64", emulators::system_emulator(MachineArch::x86_64), emulators::system_emulator(MachineArch::arm64)}) {
     emulators::EmulatorSearch search;
     search.name = name;
     search.path = environment::search_path();
@@ -47,7 +48,8 @@ int list() {
   for (const MachineArch arch : {MachineArch::x86_64, MachineArch::arm64}) {
     const Result<emulate::KernelImage> kernel = emulate::find_kernel(emulate::default_kernel_search({}, arch));
     const char* machine = arch == MachineArch::arm64 ? "arm64" : "x86-64";
-    standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for {} machines of --emulate=system\n", "used", shown(kernel->path), shown(kernel->release), machine)
+    standard_output().write(kernel ? fmt::format("{:<8} {} (Linux {}), for {} machines of --emulate=system\n", "used", shown(kernel->path),
+                                                 shown(kernel->release), machine)
                                    : fmt::format("{:<8} {}\n", "missing", shown(kernel.error().message)));
   }
   return works ? kExitOk : kExitFinding;
@@ -107,7 +109,8 @@ int build(const EmulatorWords& words) {
   options.jobs = words.jobs;
   const auto built = with_progress(options, emulators::build_emulator);
   if (!built) return report_failure(built.error());
-  standard_output().write(fmt::format("{}: qemu-x86_64 and qemu-aarch64 with plugins; record --emulate finds them\n", shown(built->folder)));
+  standard_output().write(
+      fmt::format("{}: qemu-x86_64 and qemu-aarch64 with plugins; record --emulate finds them\n", shown(built->folder)));
   return kExitOk;
 }
 
@@ -121,8 +124,10 @@ int fetch(const EmulatorWords& words) {
   search.name = emulators::system_emulator(options.machine);
   search.path = environment::search_path();
   search.built = emulators::built_emulators();
-  options.kernel = words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(emulate::default_kernel_search({}, options.machine)));
-  options.emulator = words.name == "qemu-system" || (words.name.empty() && emulators::choose_emulator(search).fitness != emulators::Fitness::works);
+  options.kernel =
+      words.name == "kernel" || (words.name.empty() && !emulate::find_kernel(emulate::default_kernel_search({}, options.machine)));
+  options.emulator =
+      words.name == "qemu-system" || (words.name.empty() && emulators::choose_emulator(search).fitness != emulators::Fitness::works);
   if (!options.kernel && !options.emulator) {
     standard_output().write("nothing is missing: 'ptdecode emulator list' shows what record --emulate=system uses\n");
     return kExitOk;
@@ -162,13 +167,15 @@ Command add_emulator(CLI::App& app) {
       ->check(CLI::IsMember({"list", "build", "fetch", "remove"}));
   command.add_option("name", words->name,
                      "remove: one build, as list shows its folder (default: all); fetch: kernel or qemu-system (default: what is missing)");
-  command.add_option("--machine", words->machine, "fetch: for programs of x86-64 (default) or arm64")->check(CLI::IsMember({"x86-64", "arm64"}));
+  command.add_option("--machine", words->machine, "fetch: for programs of x86-64 (default) or arm64")
+      ->check(CLI::IsMember({"x86-64", "arm64"}));
   command.add_option("-j,--jobs", words->jobs, "build: compilers at once (default: one per cpu)");
   command.footer(
-      "Some distributions build qemu-user without plugins (Debian 13). build downloads the source package of the installed release with apt,\n"
-      "which checks its signature, compiles the user-mode emulators into ptdecode-emulators in $XDG_CACHE_HOME or ~/.cache, and needs no root\n"
-      "rights. fetch downloads and unpacks the release's kernel image (about 400 MB) and qemu-system of version 9.2 or later to the same folder,\n"
-      "also without root rights: Debian 12 has that QEMU in its backports. The exit status of list is 3 if no emulator can be used.\n"
+      "Some distributions build qemu-user without plugins (Debian 13). build downloads the source package of the installed release with "
+      "apt, which checks its signature, compiles the user-mode emulators into ptdecode-emulators in $XDG_CACHE_HOME or ~/.cache, and "
+      "needs no root rights. fetch downloads and unpacks the release's kernel image (about 400 MB) and qemu-system of version 9.2 or "
+      "later to the same folder, also without root rights: Debian 12 has that QEMU in its backports. The exit status of list is 3 if no "
+      "emulator can be used.\n"
       "Examples:\n"
       "  ptdecode emulator build && ptdecode record --emulate -- ls\n"
       "  ptdecode emulator fetch && ptdecode record --emulate=system -- ls\n"

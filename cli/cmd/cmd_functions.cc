@@ -1,7 +1,7 @@
 // `ptdecode functions`: where the time went, function by function, and which calls took longest.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,17 +9,17 @@
 #include <set>
 #include <span>
 
-#include "cli/text/terminal.h"
+#include "analysis/names/name_match.h"
+#include "analysis/names/short_name.h"
+#include "analysis/paths/module_match.h"
 #include "cli/calls/function_diff.h"
 #include "cli/calls/function_rows.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
-#include "analysis/names/name_match.h"
-#include "analysis/names/short_name.h"
-#include "analysis/paths/module_match.h"
 #include "cli/text/size_words.h"
+#include "cli/text/terminal.h"
 
 namespace ptd::cli {
 
@@ -47,7 +47,10 @@ void print_json(std::span<const FunctionRow> rows, const SlowCalls& slow, const 
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
-  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}, {"calls_too_deep", input.folded()}, {"guessed_longjmps", input.guessed()},
+  dump({{"schema", "ptdecode-functions-1"},
+        {"timed", timed},
+        {"calls_too_deep", input.folded()},
+        {"guessed_longjmps", input.guessed()},
         {"stacks_abandoned", input.forgotten()}});
   for (const FunctionRow& row : rows) dump(function_json(row, timed, functions));
   for (const SlowCall& call : slow.calls()) dump(slow_call_json(call, functions));
@@ -89,17 +92,16 @@ std::string line_of(const FunctionRow& row, const Columns& columns, const Functi
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
     const auto sum = [&t](uint64_t ns) { return t.has_times() ? (t.estimated != 0 ? "~" : "") + duration_text(ns) : std::string("-"); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
-    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", sum(t.self_ns), part(t.self_ns, columns.all_self),
-                        sum(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
-                        of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", sum(t.self_ns), part(t.self_ns, columns.all_self), sum(t.total_ns),
+                        waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)), of_calls(t.durations.quantile(0.99)),
+                        of_calls(t.durations.max()));
   } else {
     line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
   }
   if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
   const std::string module = module_text(functions, row.id);
   const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
-  return line + shown(function_text(functions, row.id, left)) + shown(module) +
-         partial_text(t) + "\n";
+  return line + shown(function_text(functions, row.id, left)) + shown(module) + partial_text(t) + "\n";
 }
 
 void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& rows, CallInput& input) {
@@ -111,23 +113,26 @@ void print_table(const FunctionsWords& words, const std::vector<FunctionRow>& ro
     columns.cycles = columns.cycles || row.totals->self_cycles != 0;
   }
   Output& output = standard_output();
-  output.write(fmt::format("     calls {} {}function{}\n",
-                           times ? "     self     %     total   waiting       p50       p99       max" : "     self insn     %     total insn",
-                           columns.cycles ? "  ipc " : "", input.timed() ? "" : fmt::format("     ({})", input.why_untimed())));
+  output.write(
+      fmt::format("     calls {} {}function{}\n",
+                  times ? "     self     %     total   waiting       p50       p99       max" : "     self insn     %     total insn",
+                  columns.cycles ? "  ipc " : "", input.timed() ? "" : fmt::format("     ({})", input.why_untimed())));
   const size_t width = words.full_names ? 0 : terminal_columns();
   const size_t shown_rows = words.rows(rows.size());
-  for (size_t i = 0; i < shown_rows; ++i)
-    output.write(line_of(rows[i], columns, functions, width));
+  for (size_t i = 0; i < shown_rows; ++i) output.write(line_of(rows[i], columns, functions, width));
   const auto end = rows.begin() + static_cast<std::ptrdiff_t>(shown_rows);
   if (times && std::any_of(rows.begin(), end, [](const FunctionRow& row) { return row.totals->estimated != 0; }))
-    output.write("~: the times of some calls are estimates, because flow or a TSC is missing beside them; --format json has their number\n");
-  if (rows.size() > shown_rows) output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
+    output.write(
+        "~: the times of some calls are estimates, because flow or a TSC is missing beside them; --format json has their number\n");
+  if (rows.size() > shown_rows)
+    output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - shown_rows, "more function")));
 }
 
 void print_slow(const FunctionsWords& words, const SlowCalls& slow, const FunctionTable& functions) {
   Output& output = standard_output();
   if (slow.calls().empty()) {
-    output.write(fmt::format("\nno call of {} to list: none was seen from its start, so how long they took is not known\n", shown(words.function)));
+    output.write(
+        fmt::format("\nno call of {} to list: none was seen from its start, so how long they took is not known\n", shown(words.function)));
     return;
   }
   output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  zoom in with\n", shown(words.function), "took",
@@ -139,9 +144,9 @@ void print_slow(const FunctionsWords& words, const SlowCalls& slow, const Functi
     const bool dated = (call.step.flags & kCallUndated) == 0;
     const std::string took = dated ? ((call.step.flags & kCallEstimated) != 0 ? "~" : "") + duration_text(call.step.total_ns()) : "-";
     const std::string time = dated ? fmt::format(" --time {},{}", start_text(call.step), moment_text(call.step.time)) : "";
-    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {}{}{}\n", took,
-                             call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
-                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid, time, name));
+    output.write(fmt::format(
+        "{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {}{}{}\n", took, call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
+        call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid, time, name));
   }
 }
 
@@ -186,12 +191,13 @@ void print_threads(const std::vector<CallThread>& threads) {
     uncertain += thread.uncertain;
   }
   const std::string whose = counted(threads.size() - fibres, "thread") + (fibres == 0 ? "" : ", " + counted(fibres, "fibre"));
-  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", whose,
-                                 duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
+  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", whose, duration_text(running),
+                                 duration_text(off_cpu), duration_text(untraced), duration_text(lost));
   if (gaps + forgotten != 0)
-    text += fmt::format("open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
-                        "explains\n", counted(gaps, "time"),
-                        counted(forgotten, "time"));
+    text += fmt::format(
+        "open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
+        "explains\n",
+        counted(gaps, "time"), counted(forgotten, "time"));
   if (uncertain != 0)
     text += fmt::format("{} on uncertain flow, which may not have run: 'ptdecode stat' counts ambiguous and suspect code\n",
                         counted(uncertain, "call rests", "calls rest"));
@@ -230,8 +236,10 @@ std::string not_called(const std::string& name, const FunctionTable& functions, 
     return fmt::format("--func: '{}' was not called in the threads and the time that are selected", name);
   const std::string others = near.empty() ? "" : fmt::format(" (there is '{}')", near);
   if (gaps.total() != 0)
-    return fmt::format("--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
-                       "says why", name, others, counted(gaps.total(), "time"));
+    return fmt::format(
+        "--func: no call of '{}' is in the flow that could be decoded{}; flow is lost {}, where it may have been called: 'ptdecode check' "
+        "says why",
+        name, others, counted(gaps.total(), "time"));
   const std::string list = name.find(',') == std::string::npos ? "" : ": it takes one name, or a glob such as 'read*'";
   return fmt::format("--func: {}{}{}{}; 'ptdecode functions --limit 0' lists what was called",
                      is_symbol ? fmt::format("'{}' was not called", name) : fmt::format("no function is named '{}'", name), list, others,
@@ -258,29 +266,32 @@ int run_functions(const FunctionsWords& words) {
   const bool by_name = !input.filter().comms.empty();
   const bool sums_only = input.wants_all() && words.slowest == 0;
   NamedTimes named;
-  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    size_t first = 0;  // of those that are wanted and not counted yet
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const CallStep& step = steps[i];
-      if (!input.wanted(step, tree)) {
-        profile.add(steps.subspan(first, i - first));
-        first = i + 1;
-        continue;
-      }
-      if (by_name) named.add(step);
-      const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
-      if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction) continue;
-      if (!filter.wanted(step.function)) continue;
-      if (!slow.wants(step)) continue;
-      const CallThread& thread = tree.threads()[step.thread];
-      slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
-    }
-    profile.add(steps.subspan(first));
-    for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
-      if (sums_only || input.matched(i)) threads.push_back(tree.threads()[i]);
-    }
-    return true;
-  }, {.enters = false, .totals = sums_only ? &profile : nullptr});
+  const int status = input.walk(words.calls,
+                                [&](std::span<const CallStep> steps, const CallTree& tree) {
+                                  size_t first = 0;  // of those that are wanted and not counted yet
+                                  for (size_t i = 0; i < steps.size(); ++i) {
+                                    const CallStep& step = steps[i];
+                                    if (!input.wanted(step, tree)) {
+                                      profile.add(steps.subspan(first, i - first));
+                                      first = i + 1;
+                                      continue;
+                                    }
+                                    if (by_name) named.add(step);
+                                    const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0;
+                                    if (words.slowest == 0 || step.kind != CallStepKind::leave || !started || step.function == kNoFunction)
+                                      continue;
+                                    if (!filter.wanted(step.function)) continue;
+                                    if (!slow.wants(step)) continue;
+                                    const CallThread& thread = tree.threads()[step.thread];
+                                    slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
+                                  }
+                                  profile.add(steps.subspan(first));
+                                  for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
+                                    if (sums_only || input.matched(i)) threads.push_back(tree.threads()[i]);
+                                  }
+                                  return true;
+                                },
+                                {.enters = false, .totals = sums_only ? &profile : nullptr});
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (by_name) named.replace(threads);
   const std::vector<FunctionRow> rows = ranked({words.sort, words.function, input.timed()}, profile, input.functions());
@@ -289,7 +300,8 @@ int run_functions(const FunctionsWords& words) {
     return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions(), input), 0});
   }
   const bool is_empty = rows.empty() && status == kExitOk;
-  if (const int matched = is_empty ? input.say_summary(words.calls, false) : kExitOk; matched != kExitOk) return matched;  // without an empty table
+  // Without an empty table.
+  if (const int matched = is_empty ? input.say_summary(words.calls, false) : kExitOk; matched != kExitOk) return matched;
   if (words.format == "json") {
     print_json(std::span(rows).first(words.rows(rows.size())), slow, input, input.functions());
   } else {
@@ -303,6 +315,52 @@ int run_functions(const FunctionsWords& words) {
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
+constexpr const char* kFooter =
+    "calls: calls whose start is in the trace. [2 more without start, 1 without end]: the start of two other calls was not seen, or "
+    "they were entered in the middle, and the end of one call is missing.\n"
+    "self: time in the function without its callees. total: self, callees and waiting. A tail call ends a function: the function that "
+    "it jumps to counts in the total of the caller of both.\n"
+    "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops "
+    "and resumes, the time that the instructions before and after do not account for is waiting.\n"
+    "NAME (inlined): a function that is inlined in others. Its calls are entries from outside at its first instruction. The compiler "
+    "mixes its code with the code around it, so an entry elsewhere continues a call and counts as one without start. With --no-inline, "
+    "its time counts for the function that contains it.\n"
+    "A direct jump of a function to its own first instruction may be a loop, or a tail call of itself, and is no call. An indirect one "
+    "is a tail call. Where the flow runs from the end of one function into the next without a branch, as in hand-written assembly, "
+    "nothing is called.\n"
+    "Percentiles include only calls that were seen from start to end.\n"
+    "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations, "
+    "even with CYC packets, each of which covers up to 47 branches. Own times of several --time ranges do not add up exactly to that "
+    "of all.\n"
+    "~: no packet gives the start or end of some of these calls, because flow or a TSC is missing beside them. Their times are "
+    "estimated from the rate of other code. 'estimated' in JSON and tables is their number.\n"
+    "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The "
+    "dynamic linker calls it, and calls of NAME go to what it has chosen.\n"
+    "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that "
+    "is called, or to which a jump leads out of another function. If direct jumps lead back into that function, the code is a part of "
+    "it. Other code without a symbol is in the row [unnamed code of libc.so.6].\n"
+    "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of "
+    "'script' find it by each. A stub of a procedure linkage table is a function of its own: strlen does not select strlen@plt, "
+    "strlen* selects both. Limitation: of more than 1024 names of one address, only the first are known.\n"
+    "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the "
+    "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
+    "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that differ only in "
+    "their mangled names: instances of a generic Rust function, the deleting destructor of a C++ class. --diff adds these up.\n"
+    "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
+    "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
+    "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two "
+    "runs.\n"
+    "per call: change for each call. Functions are matched by name and module, else by name: a module may be another version of "
+    "a program. Of what is left, a clone or piece (f.constprop.0, f.isra.0, f.llvm.1, f.part.0, f.cold) and an inlined function match "
+    "f, if each side has one function of that name. 'inlined': it is inlined, so calls and times for each are not comparable. 'new' "
+    "and 'gone': one side has it. Limitation: if the other has it inlined without debug information, its time there is that of its "
+    "callers.\n"
+    "-: some of these calls have no times, which are then not compared.\n"
+    "Examples:\n"
+    "  ptdecode functions --comm postgres                       where time was spent\n"
+    "  ptdecode functions --diff before.data after.data         what got slower\n"
+    "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when";
+
 }  // namespace
 
 Command add_functions(CLI::App& app) {
@@ -313,7 +371,9 @@ Command add_functions(CLI::App& app) {
   add_inline_option(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
-  command.add_option("--func", words->function, "this function only, by any of its names ('nm' lists aliases), with or without parameters and version; wildcards: 'sqlite3*'");
+  command.add_option(
+      "--func", words->function,
+      "this function only, by any of its names ('nm' lists aliases), with or without parameters and version; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
@@ -327,47 +387,7 @@ Command add_functions(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, kMostListed));
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
-  command.footer(
-      "calls: calls whose start is in the trace. [2 more without start, 1 without end]: the start of two other calls was not seen, or they were\n"
-      "entered in the middle, and the end of one call is missing.\n"
-      "self: time in the function without its callees. total: self, callees and waiting. A tail call ends a function: the function that it\n"
-      "jumps to counts in the total of the caller of both.\n"
-      "waiting: the part of total in which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops\n"
-      "and resumes, the time that the instructions before and after do not account for is waiting.\n"
-      "NAME (inlined): a function that is inlined in others. Its calls are entries from outside at its first instruction. The compiler mixes its\n"
-      "code with the code around it, so an entry elsewhere continues a call and counts as one without start. With --no-inline, its time counts\n"
-      "for the function that contains it.\n"
-      "A direct jump of a function to its own first instruction may be a loop, or a tail call of itself, and is no call. An indirect one is a tail\n"
-      "call. Where the flow runs from the end of one function into the next without a branch, as in hand-written assembly, nothing is called.\n"
-      "Percentiles include only calls that were seen from start to end.\n"
-      "Limitation: time between two timing packets is divided in proportion to the instructions. Shorter calls have estimated durations,\n"
-      "even with CYC packets, each of which covers up to 47 branches. Own times of several --time ranges do not add up exactly to that of all.\n"
-      "~: no packet gives the start or end of some of these calls, because flow or a TSC is missing beside them. Their times are estimated from the rate\n"
-      "of other code. 'estimated' in JSON and tables is their number.\n"
-      "NAME@resolver is the code by which a library chooses an implementation of NAME (STT_GNU_IFUNC), if no other symbol names it. The dynamic\n"
-      "linker calls it, and calls of NAME go to what it has chosen.\n"
-      "A function without a symbol is named by module and file offset (libc.so.6+0x1234): its start by .eh_frame, else the address that is\n"
-      "called, or to which a jump leads out of another function. If direct jumps lead back into that function, the code is a part of it. Other code\n"
-      "without a symbol is in the row [unnamed code of libc.so.6].\n"
-      "Of several names of one function, the row has the public one: free, not cfree@GLIBC_2.2.5 or __libc_free. --func and the -S of\n"
-      "'script' find it by each. A stub of a procedure linkage table is a function of its own: strlen does not select strlen@plt, strlen* selects\n"
-      "both. Limitation: of more than 1024 names of one address, only the first are known.\n"
-      "Static functions of one name in one program or library have rows of their own, named by source file (a.c:f), or by address in the\n"
-      "file if the symbol table does not tell the source files apart (0x1234:f). --func f selects all of them, --func a.c:f one.\n"
-      "Kernel functions of one name in one module are named by address (0xffffffff81234560:f). So are functions that differ only in their\n"
-      "mangled names: instances of a generic Rust function, the deleting destructor of a C++ class. --diff adds these up.\n"
-      "Limitation: each resumption of a C++20 coroutine is a call of its resume function (f [clone .actor]) and counts as one.\n"
-      "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
-      "--diff: the largest change of --sort comes first: of time in the function itself, or of instructions, which vary less between two runs.\n"
-      "per call: change for each call. Functions are matched by name and module, else by name: a module may be another version of a program.\n"
-      "Of what is left, a clone or piece (f.constprop.0, f.isra.0, f.llvm.1, f.part.0, f.cold) and an inlined function match f, if each side has one\n"
-      "function of that name. 'inlined': it is inlined, so calls and times for each are not comparable. 'new' and 'gone': one\n"
-      "side has it. Limitation: if the other has it inlined without debug information, its time there is that of its callers.\n"
-      "-: some of these calls have no times, which are then not compared.\n"
-      "Examples:\n"
-      "  ptdecode functions --comm postgres                       where time was spent\n"
-      "  ptdecode functions --diff before.data after.data         what got slower\n"
-      "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
+  command.footer(kFooter);
   return [words] { return run_functions(*words); };
 }
 

@@ -1,7 +1,7 @@
 // `ptdecode image`: what code is where, and when.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 
@@ -43,15 +43,16 @@ bool mapped_at(const Section& section, TimeNs when) { return section.live.contai
 bool shows_at(const Timeline& timeline, SectionId id, TimeNs when) {
   const Section& section = timeline.section(id);
   if (!mapped_at(section, when) || section.size_bytes == 0) return false;
-  return timeline.section_at(section.space, section.ip, when) == id || timeline.section_at(section.space, section.ip + (section.size_bytes - 1), when) == id;
+  return timeline.section_at(section.space, section.ip, when) == id ||
+         timeline.section_at(section.space, section.ip + (section.size_bytes - 1), when) == id;
 }
 
 std::string section_line(const Recording& recording, const Section& section) {
   const char* bytes = section.code.bytes.empty() ? "no bytes" : section.code.bytes.size() < section.size_bytes ? "part" : "bytes";
-  return fmt::format(
-      "{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", space_label(recording, section.space),
-      section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : shown(section.path),
-      section.build_id.empty() ? "" : " build id " + shown(section.build_id), section.assumed ? " {assumed}" : "", time_text(section.live));
+  return fmt::format("{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", space_label(recording, section.space), section.ip.value,
+                     section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : shown(section.path),
+                     section.build_id.empty() ? "" : " build id " + shown(section.build_id), section.assumed ? " {assumed}" : "",
+                     time_text(section.live));
 }
 
 int list_map(const Recording& recording, const ImageWords& words, std::optional<TimeNs> when, SpaceId user_space) {
@@ -83,7 +84,8 @@ struct DiffRange {
   uint64_t size_bytes = 0;  ///< 0: all
 
   [[nodiscard]] bool contains(SpaceId in, Ip ip, uint64_t bytes) const {
-    if (size_bytes != 0) return in == space && (ip.value - first.value < size_bytes || first.value - ip.value < std::max<uint64_t>(bytes, 1));
+    if (size_bytes != 0)
+      return in == space && (ip.value - first.value < size_bytes || first.value - ip.value < std::max<uint64_t>(bytes, 1));
     return space == kNoSpace || in == space || in == kernel;
   }
 };
@@ -95,7 +97,9 @@ int list_difference(const Recording& recording, const DiffRange& range, bool att
   size_t differences = 0;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (shows_at(timeline, id, times.first) == shows_at(timeline, id, times.last) || !range.contains(section.space, section.ip, section.size_bytes)) continue;
+    if (shows_at(timeline, id, times.first) == shows_at(timeline, id, times.last) ||
+        !range.contains(section.space, section.ip, section.size_bytes))
+      continue;
     ++differences;
     output.write((shows_at(timeline, id, times.last) ? "+ " : "- ") + section_line(recording, section));
   }
@@ -112,7 +116,8 @@ int list_difference(const Recording& recording, const DiffRange& range, bool att
     output.write(fmt::format("~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, site_symbol_text(recording, id), old_bytes,
                              version_line(recording, id, *before, att_syntax), new_bytes, version_line(recording, id, *after, att_syntax)));
   }
-  const std::string where = range.size_bytes == 0 ? std::string() : fmt::format(" in {:x}-{:x}", range.first.value, range.first.value + range.size_bytes);
+  const std::string where =
+      range.size_bytes == 0 ? std::string() : fmt::format(" in {:x}-{:x}", range.first.value, range.first.value + range.size_bytes);
   output.write(fmt::format("{}{} between {} and {}\n", counted(differences, "difference"), where, time_text({times.first, times.first}),
                            time_text({times.last, times.last})));
   return differences == 0 ? kExitOk : kExitFinding;
@@ -135,7 +140,8 @@ Spaces spaces_at(const Recording& recording, TimeNs moment) {
 /// The kernels of guests.
 Spaces guest_kernels(const Recording& recording) {
   Spaces kernels;
-  for (const Guest& guest : guests_of(recording.contexts())) kernels[kernel_of_machine(guest.machine).value] = thread_of_machine(guest.machine, guest.pid);
+  for (const Guest& guest : guests_of(recording.contexts()))
+    kernels[kernel_of_machine(guest.machine).value] = thread_of_machine(guest.machine, guest.pid);
   for (const int32_t tid : recording.contexts().threads()) {
     if (const auto kernel = kernels.find(kernel_of_machine(machine_of_thread(tid)).value); kernel != kernels.end()) kernel->second = tid;
   }
@@ -153,18 +159,21 @@ Error several_spaces(const Recording& recording, const std::string& what, const 
   std::string text;
   size_t listed = 0;
   if (spaces.empty())
-    return {ErrorCode::contradictory_options, fmt::format("no process has {} at this time: choose another with --at, or a thread with --tid", what), 0};
+    return {ErrorCode::contradictory_options,
+            fmt::format("no process has {} at this time: choose another with --at, or a thread with --tid", what), 0};
   for (const auto& [space, tid] : spaces) {
     if (++listed > kListed) break;
     const std::string comm = recording.comm_at(tid, moment);
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", tid, comm.empty() ? "" : " (" + shown(comm) + ")");
   }
   if (spaces.size() > kListed) text += fmt::format(" and {} more", spaces.size() - kListed);
-  return {ErrorCode::contradictory_options, fmt::format("{} is in {} address spaces: choose one with --tid: {}", what, spaces.size(), text), 0};
+  return {ErrorCode::contradictory_options, fmt::format("{} is in {} address spaces: choose one with --tid: {}", what, spaces.size(), text),
+          0};
 }
 
 Error no_thread(int32_t tid) {
-  return {ErrorCode::no_such_thread, fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", tid), 0};
+  return {ErrorCode::no_such_thread,
+          fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", tid), 0};
 }
 
 /// A symbol that a user asked for.
@@ -180,11 +189,13 @@ Error several_places(const Recording& recording, const std::string& name, const 
   std::string text;
   for (size_t i = 0; i < std::min(places.size(), kListed); ++i) {
     const auto symbol = recording.symbolizer().find(places[i].space, places[i].ip, places[i].when);
-    text += fmt::format("{}{:x} ({}, {})", i == 0 ? "" : ", ", places[i].ip.value, symbol ? shown(placed_name(symbol->place, symbol->name)) : shown(name),
+    text += fmt::format("{}{:x} ({}, {})", i == 0 ? "" : ", ", places[i].ip.value,
+                        symbol ? shown(placed_name(symbol->place, symbol->name)) : shown(name),
                         symbol ? shown(std::string(symbol->module)) : "?");
   }
   if (places.size() > kListed) text += fmt::format(" and {} more", places.size() - kListed);
-  return {ErrorCode::contradictory_options, fmt::format("'{}' is at {} places: choose one by its address: {}", shown(name), places.size(), text), 0};
+  return {ErrorCode::contradictory_options,
+          fmt::format("'{}' is at {} places: choose one by its address: {}", shown(name), places.size(), text), 0};
 }
 
 /// Finds the one place of a symbol in its kernel and in one of the spaces, which may be other kernels.
@@ -224,7 +235,9 @@ Result<CodeSpot> place_of(const Recording& recording, const ImageWords& words, S
     const Result<Ip> address = parse_address(words.place);
     if (!address) {
       const std::string missing = missing_file_text(recording, {});
-      return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol{}", words.place, missing.empty() ? "" : "; " + missing), 0};
+      return Error{
+          ErrorCode::no_such_function,
+          fmt::format("'{}' is neither a hexadecimal address nor a known symbol{}", words.place, missing.empty() ? "" : "; " + missing), 0};
     }
     const auto is_free = [&](SpaceId space) { return recording.timeline().section_at(space, *address, moment) == kNoSection; };
     const bool of_kernel = is_kernel_half(*address);
@@ -272,7 +285,8 @@ int show_place(const Recording& recording, const ImageWords& words, TimeNs when,
   if (section != kNoSection) output.write(section_line(recording, recording.timeline().section(section)));
   output.write(when == kTimeMax ? "at the end:\n" : fmt::format("at {}:\n", time_text({when, when})));
   if (const std::optional<Ip> covering = covering_instruction(recording, spot)) {
-    output.write(fmt::format("{:x} is inside this instruction:\n", spot.ip.value) + disassembly_text(recording, {spot.space, *covering, when}, 1, att) +
+    output.write(fmt::format("{:x} is inside this instruction:\n", spot.ip.value) +
+                 disassembly_text(recording, {spot.space, *covering, when}, 1, att) +
                  fmt::format("the bytes from {:x}, read as instructions:\n", spot.ip.value));
   }
   output.write(disassembly_text(recording, spot, words.size_bytes == 0 ? kDefaultBytes : words.size_bytes, att));
@@ -303,7 +317,8 @@ int show_difference(const Recording& recording, const ImageWords& words, Interva
 
 int run_image(const ImageWords& words) {
   if (!words.diff.empty() && (words.versions || !words.at.empty()))
-    return report_error({ErrorCode::contradictory_options, fmt::format("--diff shows two times: leave out {}", words.versions ? "--versions" : "--at"), 0});
+    return report_error(
+        {ErrorCode::contradictory_options, fmt::format("--diff shows two times: leave out {}", words.versions ? "--versions" : "--at"), 0});
   if (words.size_bytes != 0 && words.place.empty())
     return report_error({ErrorCode::contradictory_options, "--size needs a place: ptdecode image SYMBOL --size BYTES", 0});
   if (words.versions && words.place.empty())
@@ -340,10 +355,13 @@ Command add_image(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without it, list the map");
   command.add_option("--at", words->at, "the time, in seconds (default: the end of the recording)");
-  command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --versions and --diff, the rest of the function)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  command.add_option("--size", words->size_bytes, "number of bytes (default 64; with --versions and --diff, the rest of the function)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
-  command.add_option("--diff", words->diff, "differences between two times, at the place if one is given: A,B (exit status 3 if there are any)");
-  command.add_option("--tid,--pid", words->tid, "the thread whose code is shown, where several processes or virtual machines have the address or symbol");
+  command.add_option("--diff", words->diff,
+                     "differences between two times, at the place if one is given: A,B (exit status 3 if there are any)");
+  command.add_option("--tid,--pid", words->tid,
+                     "the thread whose code is shown, where several processes or virtual machines have the address or symbol");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Examples:\n"

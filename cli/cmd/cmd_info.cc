@@ -1,7 +1,7 @@
 // `ptdecode info`: what a recording is, at a glance: read from its records, nothing is decoded.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 #include <map>
@@ -79,7 +79,9 @@ std::string what_text(const Survey& survey) {
   add(text, "cpu", survey.cpu.empty() ? survey.cpuid : survey.cpu);
   add(text, "perf", survey.perf_version);
   const bool has_trace = !survey.trace.empty() || !survey.streams.empty();
-  std::string traced = survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : survey.traces_kernel ? "kernel only" : "";
+  std::string traced = survey.traces_user     ? survey.traces_kernel ? "user and kernel" : "user only"
+                       : survey.traces_kernel ? "kernel only"
+                                              : "";
   const auto more = [&traced](const char* separator, const std::string& what) { traced += (traced.empty() ? "" : separator) + what; };
   if (!survey.filter.empty()) more(", ", "filter " + survey.filter);
   if (survey.snapshot) more(", ", "snapshots");
@@ -91,7 +93,8 @@ std::string what_text(const Survey& survey) {
   if (survey.has_wall_clock && has_bounds(survey.time)) {
     add(text, "clock", survey.clock + "; recorded from " + date_text(survey));
   } else if (!survey.clock.empty()) {
-    add(text, "clock", survey.clock + "; the time of day is not recorded" + (survey.clock == "monotonic" ? "" : " (perf record -k monotonic records it)"));
+    add(text, "clock",
+        survey.clock + "; the time of day is not recorded" + (survey.clock == "monotonic" ? "" : " (perf record -k monotonic records it)"));
   }
   return text;
 }
@@ -154,7 +157,8 @@ std::string images_text(const Survey& survey) {
     return text;
   }
   if (survey.form.starts_with("perf")) {
-    add(text, "code", fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
+    add(text, "code",
+        fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
   } else {  // the files that are used are not listed
     add(text, "code", missing == 0 ? "no file is missing" : counted(missing, "file") + " missing");
   }
@@ -175,10 +179,12 @@ std::string images_text(const Survey& survey) {
 std::string guests_text(const Survey& survey) {
   std::string text;
   for (const SurveyGuest& guest : survey.guests) {
-    const auto count = std::ranges::count_if(survey.threads, [&](const ThreadInfo& thread) { return thread.comm.starts_with(fmt::format("VM:{} ", guest.pid)); });
+    const auto count = std::ranges::count_if(
+        survey.threads, [&](const ThreadInfo& thread) { return thread.comm.starts_with(fmt::format("VM:{} ", guest.pid)); });
     add(text, text.empty() ? "guests" : "",
-        fmt::format("{}: {}, {}; kernel code: {}", guest.pid > 0 ? fmt::format("VM:{}", guest.pid) : "VM", counted(static_cast<size_t>(count), "thread"),
-                    counted(guest.text_pokes, "text poke"), guest.kernel_copy ? "a copy" : "none; 'ptdecode stat' says what to supply"));
+        fmt::format("{}: {}, {}; kernel code: {}", guest.pid > 0 ? fmt::format("VM:{}", guest.pid) : "VM",
+                    counted(static_cast<size_t>(count), "thread"), counted(guest.text_pokes, "text poke"),
+                    guest.kernel_copy ? "a copy" : "none; 'ptdecode stat' says what to supply"));
   }
   return text;
 }
@@ -188,8 +194,8 @@ std::string rest_text(const Survey& survey) {
   const LostRecords& lost = survey.lost;
   if (lost.records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0)
     add(text, "lost",
-        fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.records, "record"), counted(lost.lost_records, "place"),
-                    counted(lost.aux_truncated, "time"), lost.aux_partial, lost.aux_collision));
+        fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.records, "record"),
+                    counted(lost.lost_records, "place"), counted(lost.aux_truncated, "time"), lost.aux_partial, lost.aux_collision));
   for (const auto& [name, windows] : survey.windows) {
     const std::string without = windows.without_trace == 0 ? "" : fmt::format(", {} of them without trace", windows.without_trace);
     add(text, "AUX samples", fmt::format("{} of {}, {}{}", windows.samples, name, bytes_text(windows.trace_bytes), without));
@@ -221,9 +227,10 @@ int show_info(const InputOptions& input, bool json) {
     return kExitOk;
   }
   const std::string& path = input.source();
-  standard_output().write(
-      fmt::format("{:<11} {}: {}{}\n", "recording", shown(path), facts->form, facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
-  standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + guests_text(*facts) + rest_text(*facts));
+  standard_output().write(fmt::format("{:<11} {}: {}{}\n", "recording", shown(path), facts->form,
+                                      facts->file_bytes == 0 ? "" : ", " + bytes_text(facts->file_bytes)));
+  standard_output().write(what_text(*facts) + streams_text(*facts) + threads_text(*facts) + images_text(*facts) + guests_text(*facts) +
+                          rest_text(*facts));
   return kExitOk;
 }
 

@@ -1,7 +1,7 @@
 // `ptdecode packets`: the packets of each stream in the order of the trace. Needs no code bytes.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "cli/calls/call_input.h"
@@ -39,7 +39,11 @@ struct PacketsWords {
 class PacketLister {
  public:
   PacketLister(const Recording& recording, uint32_t stream, const PacketsWords& words, Interval range)
-      : config_(recording.decoder_options().config), words_(words), range_(range), clock_(config_), windows_(aux_windows(recording, stream)) {}
+      : config_(recording.decoder_options().config),
+        words_(words),
+        range_(range),
+        clock_(config_),
+        windows_(aux_windows(recording, stream)) {}
 
   void segment(const AuxSegment& segment, TextBuffer& out);
   /// Lists the samples whose trace ends at or before stream offset `end`.
@@ -65,8 +69,8 @@ void PacketLister::samples(uint64_t end, TextBuffer& out) {
     const AuxWindow& window = windows_[next_window_];
     if (words_.plain || (window.time != kTimeMin && !range_.contains(window.time))) continue;
     out.hex_padded(window.last_bytes, 16, '0');
-    out.text(fmt::format("  sample     of {}: {} bytes of trace up to here, tid {}, ip {:#x}", shown(window.event), window.last_bytes - window.first_bytes,
-                         window.tid, window.ip.value));
+    out.text(fmt::format("  sample     of {}: {} bytes of trace up to here, tid {}, ip {:#x}", shown(window.event),
+                         window.last_bytes - window.first_bytes, window.tid, window.ip.value));
     if (window.time != kTimeMin) {
       out.text(", time ");
       append_time(out, window.time, true);
@@ -234,7 +238,8 @@ Command add_packets(CLI::App& app) {
   command.add_flag("--plain", words->plain, "offset, packet and fields only, in the columns of libipt's ptdump");
   command.add_flag("--tsc", words->with_tsc, "also show times as TSC ticks");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_option("--time", words->time, "from A to B, in seconds: A,B or A, or ,B, also 10%-20% and A,+5ms; of CoreSight trace, the segments that overlap it");
+  command.add_option("--time", words->time,
+                     "from A to B, in seconds: A,B or A, or ,B, also 10%-20% and A,+5ms; of CoreSight trace, the segments that overlap it");
   command.footer(
       "Examples:\n"
       "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"

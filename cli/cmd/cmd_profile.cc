@@ -1,8 +1,8 @@
 // `ptdecode profile`: executed code as profiles for optimising compilers and linkers.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -76,7 +76,8 @@ std::string autofdo_text(const FileCounts& file, const PlaceOf& place_of) {
 
 // [Propeller] "branch_frequencies.proto", BranchFrequenciesProto: taken_counts = 1 {source = 1, dest = 2, count = 3}, not_taken_counts = 2
 // {address = 1, count = 2}. The address of a branch is that of its first byte, in the file's own addresses. Branches to and from other code
-// count too, because the reader compares what enters and leaves a block. Their other end has kInvalidBinaryAddress ("binary_address_branch.h").
+// count too, because the reader compares what enters and leaves a block. Their other end has kInvalidBinaryAddress
+// ("binary_address_branch.h").
 std::string propeller_text(const FileCounts& file, const PlaceOf& place_of) {
   constexpr uint64_t kElsewhere = ~uint64_t{0};
   std::string text;
@@ -133,9 +134,13 @@ const FileCounts* usual_file(const ProfileWords& words, const CodeCounts& counts
 /// Returns the error for a name of several files. Those of one path, of which one replaced the other, have different build ids.
 Error several_files(const std::string& name, const std::vector<const FileCounts*>& files) {
   std::string list;
-  for (const FileCounts* file : files) list += fmt::format("{}{} (build id {})", list.empty() ? "" : ", ", file->path, file->build_id.empty() ? "unknown" : file->build_id);
-  return {ErrorCode::invalid_argument, fmt::format("--dso: '{}' is the name of {} files that ran: {}; give more of the path, or a folder (-o DIR/), "
-                                                   "which gets a profile of each", name, files.size(), list), 0};
+  for (const FileCounts* file : files)
+    list += fmt::format("{}{} (build id {})", list.empty() ? "" : ", ", file->path, file->build_id.empty() ? "unknown" : file->build_id);
+  return {ErrorCode::invalid_argument,
+          fmt::format("--dso: '{}' is the name of {} files that ran: {}; give more of the path, or a folder (-o DIR/), "
+                      "which gets a profile of each",
+                      name, files.size(), list),
+          0};
 }
 
 /// Returns the selected file; null after printing an error.
@@ -165,12 +170,16 @@ const FileCounts* pick(const ProfileWords& words, const CodeCounts& counts, cons
     report_error({ErrorCode::not_recorded, "--dso: " + missing, 0});
     return nullptr;
   }
-  const std::string none = known.empty() ? "no code of a file ran"
-                                         : "only kernel modules ran, which BOLT cannot read because they are not linked; use another --format: " + known;
-  report_error({ErrorCode::not_recorded,
-                words.dso.empty() ? "profile: " + none
-                                  : fmt::format("--dso: no code of a file '{}' ran; files that ran: {} (the kernel's is a vmlinux or module that was found)", words.dso, known.empty() ? "none" : known),
-                0});
+  const std::string none =
+      known.empty() ? "no code of a file ran"
+                    : "only kernel modules ran, which BOLT cannot read because they are not linked; use another --format: " + known;
+  report_error(
+      {ErrorCode::not_recorded,
+       words.dso.empty()
+           ? "profile: " + none
+           : fmt::format("--dso: no code of a file '{}' ran; files that ran: {} (the kernel's is a vmlinux or module that was found)",
+                         words.dso, known.empty() ? "none" : known),
+       0});
   return nullptr;
 }
 
@@ -178,8 +187,9 @@ std::string next_step(const ProfileWords& words, const FileCounts& file, const s
   const std::string program = shell_word(file.path), profile = shell_word(output);
   if (words.format == "bolt") return fmt::format("perf2bolt --pa -p {} -o {} {}", profile, shell_word(output + ".fdata"), program);
   if (words.format == "propeller") {
-    return fmt::format("generate_propeller_profiles --binary={} --profile={} --profile_type=FREQUENCIES_PROTO --cc_profile={} --ld_profile={}", program,
-                       profile, shell_word(output + ".cc.txt"), shell_word(output + ".ld.txt"));
+    return fmt::format(
+        "generate_propeller_profiles --binary={} --profile={} --profile_type=FREQUENCIES_PROTO --cc_profile={} --ld_profile={}", program,
+        profile, shell_word(output + ".cc.txt"), shell_word(output + ".ld.txt"));
   }
   return fmt::format("create_llvm_prof --binary={} --profile={} --profiler=text --out={}", program, profile, shell_word(output + ".prof"));
 }
@@ -187,7 +197,8 @@ std::string next_step(const ProfileWords& words, const FileCounts& file, const s
 Error no_output() { return {ErrorCode::contradictory_options, "profile: -o FILE is missing", 0}; }
 
 Error binary_to_terminal(const ProfileWords& words) {
-  return {ErrorCode::bad_output, fmt::format("profile: a {} profile is binary, and the output is a terminal: name a file with -o", words.format), 0};
+  return {ErrorCode::bad_output,
+          fmt::format("profile: a {} profile is binary, and the output is a terminal: name a file with -o", words.format), 0};
 }
 
 /// Writes a profile. Returns the exit status, after printing an error.
@@ -232,20 +243,25 @@ std::string share_text(uint64_t part, uint64_t all) {
   return fmt::format("{:.1f} %", all == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const Recording& recording, const std::string& output) {
+void say_profile(const ProfileWords& words, const FileCounts& file, const CodeCounts& counts, const Recording& recording,
+                 const std::string& output) {
   uint64_t all = 0;
   for (const FileCounts& each : counts.files) all += each.ran_bytes();
-  const char* const other = words.dso.empty() && !is_folder(words.output) && counts.files.size() > 1 ? " (--dso NAME selects another file)" : "";
-  const std::string rest = words.format == "propeller" ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
-                                                       : fmt::format("{} straight-line ranges", file.runs.size());
-  say_on_error(fmt::format("ptdecode: profile of {}{}: {} of the code of files that ran, {} branches, {}\n", shown(file.path), other, share_text(file.ran_bytes(), all),
-                           file.branches.size(), rest));
+  const char* const other =
+      words.dso.empty() && !is_folder(words.output) && counts.files.size() > 1 ? " (--dso NAME selects another file)" : "";
+  const std::string rest = words.format == "propeller"
+                               ? counted(file.not_taken.size(), "conditional branch", "conditional branches") + " that fell through"
+                               : fmt::format("{} straight-line ranges", file.runs.size());
+  say_on_error(fmt::format("ptdecode: profile of {}{}: {} of the code of files that ran, {} branches, {}\n", shown(file.path), other,
+                           share_text(file.ran_bytes(), all), file.branches.size(), rest));
   if (file.relocatable) {
     uint64_t left_out = 0;
     const PlaceOf placed = place_of(file, recording);
     for (const CodeRun& run : file.runs) left_out += placed(run.first) ? 0 : run.count * (run.end - run.first);
     const std::string share = share_text(left_out, file.ran_bytes());
-    if (left_out != 0) say_on_error(fmt::format("ptdecode: {}: {} of its code that ran is left out, because it is not in the section .text\n", shown(file.path), share));
+    if (left_out != 0)
+      say_on_error(fmt::format("ptdecode: {}: {} of its code that ran is left out, because it is not in the section .text\n",
+                               shown(file.path), share));
     if (file.build_id.empty()) say_on_error(unproven_text(file.path));
   }
   if (!output.empty()) say_on_error("ptdecode: next: " + next_step(words, file, output) + "\n");
@@ -320,7 +336,8 @@ int run_by_address(const ProfileWords& words, CallInput& input) {
   return written != kExitOk ? written : status;
 }
 
-// [LLVM] "SampleProfReader.h", text format: "[context]:total:head", then a line for each line of the function with its count and what it calls.
+// [LLVM] "SampleProfReader.h", text format: "[context]:total:head", then a line for each line of the function with its count and what it
+// calls.
 std::string csspgo_text(const ContextProfiles& profiles) {
   const auto line_text = [](const ContextProfile::Line& line) {
     return line.second == 0 ? fmt::format(" {}", line.first) : fmt::format(" {}.{}", line.first, line.second);
@@ -344,7 +361,8 @@ std::string csspgo_text(const ContextProfiles& profiles) {
 
 /// Counts lines by the calls that led to them.
 int run_csspgo(const ProfileWords& words, CallInput& input) {
-  if (!words.dso.empty()) return report_error({ErrorCode::contradictory_options, "profile: --format csspgo includes all files: remove --dso", 0});
+  if (!words.dso.empty())
+    return report_error({ErrorCode::contradictory_options, "profile: --format csspgo includes all files: remove --dso", 0});
   if (const Status fit = check_output(words.output); !fit) return report_error(fit.error());  // before the work
   ContextProfiles profiles;
   const int status = input.count(words.calls, [&](const CodeCountOptions& options) {
@@ -355,7 +373,8 @@ int run_csspgo(const ProfileWords& words, CallInput& input) {
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (profiles.empty() && looks_like_bundle(words.calls.input.path)) return report_error(no_source_lines("profile"));
-  if (profiles.empty()) return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
+  if (profiles.empty())
+    return report_error({ErrorCode::not_recorded, "profile: no code with source lines ran: a program needs debug information (-g)", 0});
   if (keeps_earlier_file(words.output, status)) return status;
   if (const int written = write_result(words.output, csspgo_text(profiles)); written != kExitOk) return written;
   if (!words.calls.input.quiet) {
@@ -368,8 +387,9 @@ int run_csspgo(const ProfileWords& words, CallInput& input) {
 /// Counts calls and their instructions by stack.
 int run_pprof(const ProfileWords& words, CallInput& input) {
   if (words.output.empty() || !words.dso.empty())
-    return report_error(words.output.empty() ? no_output()
-                                             : Error{ErrorCode::contradictory_options, "profile: --format pprof includes all files: remove --dso", 0});
+    return report_error(words.output.empty()
+                            ? no_output()
+                            : Error{ErrorCode::contradictory_options, "profile: --format pprof includes all files: remove --dso", 0});
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
   if (is_terminal((*file)->fd())) return report_error(binary_to_terminal(words));
@@ -392,22 +412,30 @@ int run_pprof(const ProfileWords& words, CallInput& input) {
   (*file)->write(text);
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet)
-    say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"), shell_word(words.output)));
+    say_on_error(fmt::format("ptdecode: {}: {}; next: go tool pprof -http=: {}\n", shown(words.output), counted(profile.samples(), "stack"),
+                             shell_word(words.output)));
   if (profile.left_out() != 0) say_on_error("ptdecode: " + left_out_text(profile.left_out()) + "\n");
   return status;
 }
 
 int run_profile(const ProfileWords& words) {
   if (!words.calls.inlined && words.format != "pprof")
-    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
+    return report_error(
+        {ErrorCode::contradictory_options, fmt::format("profile: --no-inline has no effect on --format {}: remove it", words.format), 0});
   if (words.calls.fibres && words.format != "pprof")
-    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --fibres has no effect on --format {}: remove it", words.format), 0});
+    return report_error(
+        {ErrorCode::contradictory_options, fmt::format("profile: --fibres has no effect on --format {}: remove it", words.format), 0});
   if (const bool one_file = words.format == "csspgo" || words.format == "pprof"; one_file && is_folder(words.output))
-    return report_error({ErrorCode::contradictory_options, fmt::format("profile: --format {} includes all files in one profile, and -o {} is a folder: name a file", words.format, shown(words.output)), 0});
+    return report_error({ErrorCode::contradictory_options,
+                         fmt::format("profile: --format {} includes all files in one profile, and -o {} is a folder: name a file",
+                                     words.format, shown(words.output)),
+                         0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  const int status = words.format == "pprof" ? run_pprof(words, input) : words.format == "csspgo" ? run_csspgo(words, input) : run_by_address(words, input);
+  const int status = words.format == "pprof"    ? run_pprof(words, input)
+                     : words.format == "csspgo" ? run_csspgo(words, input)
+                                                : run_by_address(words, input);
   if (status != kExitOk && status != kExitInterrupted) return status;
   (void)input.say_summary(words.calls, true);
   if (status != kExitOk) return status;
@@ -418,38 +446,44 @@ int run_profile(const ProfileWords& words) {
 
 Command add_profile(CLI::App& app) {
   auto words = std::make_shared<ProfileWords>();
-  CLI::App& command =
-      *app.add_subcommand("profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO, Propeller and pprof");
+  CLI::App& command = *app.add_subcommand(
+      "profile", "Count each branch and each straight-line range of code, or each stack: for LLVM, BOLT, AutoFDO, Propeller and pprof");
   add_call_options(command, words->calls);
   add_inline_option(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
-  command.add_option("-o,--output", words->output,
-                     "the file to write; with bolt, autofdo and propeller also a folder (DIR/), which gets a profile of each file that ran, or of those that --dso selects");
+  command.add_option(
+      "-o,--output", words->output,
+      "the file to write; with bolt, autofdo and propeller also a folder (DIR/), which gets a profile of each file that ran, or of those "
+      "that --dso selects");
   command
-      .add_option("--format", words->format,
-                  "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; propeller: branch counts for generate_propeller_profiles; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
+      .add_option(
+          "--format", words->format,
+          "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof; propeller: branch counts "
+          "for generate_propeller_profiles; csspgo: LLVM's context-sensitive text; pprof: stacks. The last two include all files")
       ->check(CLI::IsMember({"bolt", "autofdo", "propeller", "csspgo", "pprof"}));
-  command.add_option("--dso", words->dso,
-                     "the program, library, vmlinux or kernel module, given by its name, its path or the end of its path: b/prog (default: the one that ran the most code; the dynamic linker only if nothing else ran)");
+  command.add_option(
+      "--dso", words->dso,
+      "the program, library, vmlinux or kernel module, given by its name, its path or the end of its path: b/prog (default: the one that "
+      "ran the most code; the dynamic linker only if nothing else ran)");
   command.footer(
       "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
-      "In a folder, a profile is named by file and build id: db.BUILDID.pa. The kernel has one if its vmlinux is found, a module if its .ko file with\n"
-      "debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do (create_llvm_prof from June 2026\n"
-      "on). BOLT cannot read modules.\n"
+      "In a folder, a profile is named by file and build id: db.BUILDID.pa. The kernel has one if its vmlinux is found, a module if its "
+      ".ko file with debug information is found. Of modules, autofdo and propeller include the section .text, as their readers do "
+      "(create_llvm_prof from June 2026 on). BOLT cannot read modules.\n"
       "propeller: branches taken and not taken (BranchFrequenciesProto), for a program built with clang -fbasic-block-address-map.\n"
-      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. A tail call is in the chain,\n"
-      "a stub (NAME@plt) is not. A function that code without debug information calls, and a signal's handler, begin a chain. What catches an exception\n"
-      "or comes back by longjmp is in its own chain again. Functions have their mangled names.\n"
-      "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. Functions\n"
-      "have no source lines. A file whose name ends in .gz is compressed.\n"
-      "Limitations of readers: create_llvm_prof 0.19 reads no DWARF 5 and then writes an empty profile without a message: build with -gdwarf-4. perf2bolt\n"
-      "counts ranges of code in PLT stubs as mismatching traces, because BOLT does not treat stubs as functions.\n"
+      "csspgo: how often each line ran, by the chain of calls that led to it, for all files with debug information. A tail call is in "
+      "the chain, a stub (NAME@plt) is not. A function that code without debug information calls, and a signal's handler, begin a chain. "
+      "What catches an exception or comes back by longjmp is in its own chain again. Functions have their mangled names.\n"
+      "pprof: calls, self instructions and self time of each stack, for all files, the kernel and its modules, with their build ids. "
+      "Functions have no source lines. A file whose name ends in .gz is compressed.\n"
+      "Limitations of readers: create_llvm_prof 0.19 reads no DWARF 5 and then writes an empty profile without a message: build with "
+      "-gdwarf-4. perf2bolt counts ranges of code in PLT stubs as mismatching traces, because BOLT does not treat stubs as functions.\n"
       "Examples:\n"
       "  ptdecode profile --dso db -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
       "  ptdecode profile --format autofdo --dso db -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "
       "--out=db.prof\n"
-      "  ptdecode profile --format propeller --dso db -o db.propeller && generate_propeller_profiles --binary=/usr/bin/db --profile=db.propeller "
-      "--profile_type=FREQUENCIES_PROTO --cc_profile=db.cc.txt --ld_profile=db.ld.txt\n"
+      "  ptdecode profile --format propeller --dso db -o db.propeller && generate_propeller_profiles --binary=/usr/bin/db "
+      "--profile=db.propeller --profile_type=FREQUENCIES_PROTO --cc_profile=db.cc.txt --ld_profile=db.ld.txt\n"
       "  ptdecode profile -o profiles/                                of each file that ran\n"
       "  ptdecode profile --format csspgo -o run.prof && clang++ -O2 -fprofile-sample-use=run.prof ...\n"
       "  ptdecode profile --format pprof -o run.pb.gz && go tool pprof -http=: run.pb.gz");

@@ -1,5 +1,4 @@
 // `ptdecode replay`: a recording in a debugger.
-#include <CLI/CLI.hpp>
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -8,10 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
-#include <cstring>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "cli/calls/call_input.h"
@@ -152,7 +152,8 @@ int report_no_flow(const Recording& recording, replay::ReplayCursor cursor, bool
   }
   uint64_t total_bytes = 0;
   for (const StreamInfo& stream : recording.streams()) total_bytes += stream.size_bytes;
-  const int status = report_error({ErrorCode::no_such_thread, filtered ? "replay: these threads have no flow at these times" : "replay: no instruction is known", 0});
+  const int status = report_error(
+      {ErrorCode::no_such_thread, filtered ? "replay: these threads have no flow at these times" : "replay: no instruction is known", 0});
   say_on_error(gap_summary(gaps, recording, total_bytes));
   return status;
 }
@@ -177,7 +178,8 @@ void choose_process(const Recording& recording, replay::ReplayFilter& filter) {
 
 int run_replay(const ReplayWords& words) {
   ScriptOptions options;
-  if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return report_error(status.error());
+  if (const Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status)
+    return report_error(status.error());
   if (const Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return report_error(status.error());
   if (!words.gdb) return report_error({ErrorCode::bad_option, "replay: name the protocol: --gdb", 0});
   if (!words.symbols.empty() && !std::filesystem::is_directory(words.symbols))
@@ -194,8 +196,10 @@ int run_replay(const ReplayWords& words) {
   const SymbolFolder folder(words.symbols);
   replay::GdbServer server(**recording, filter, folder.path());
   if (server.session().current() == replay::kNoThread)
-    return report_no_flow(**recording, replay::ReplayCursor(server.session().cursor()), !(words.cpus + words.pids + words.tids + words.time).empty());
-  if (words.port < 0) std::signal(SIGINT, SIG_IGN);  // NOLINT: Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet
+    return report_no_flow(**recording, replay::ReplayCursor(server.session().cursor()),
+                          !(words.cpus + words.pids + words.tids + words.time).empty());
+  // Ctrl-C is for the debugger, which runs this program in its terminal and sends a packet.
+  if (words.port < 0) std::signal(SIGINT, SIG_IGN);  // NOLINT
   EndSignals signals;
   if (words.port < 0) {
     serve(server, signals, 0, 1);
@@ -214,13 +218,14 @@ Command add_replay(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("replay", "Step through a recording in a debugger, forward and backward");
   add_input_options(command, words->input);
   command.add_flag("--gdb", words->gdb, "serve GDB's remote protocol, on standard input and output unless --port is given");
-  command.add_option("--port", words->port, "wait for one client on this port of 127.0.0.1 (0: any free port)")->check(CLI::Range(0, 65535));
+  command.add_option("--port", words->port, "wait for one client on this port of 127.0.0.1 (0: any free port)")
+      ->check(CLI::Range(0, 65535));
   add_thread_filters(command, words->cpus, words->pids, words->tids);
   command.add_option("--time", words->time, "from A to B: A,B in seconds; see 'ptdecode script --help'");
   command.add_option("--symbol-dir", words->symbols, "the folder for the files of 'monitor symbols' (default: a temporary one)");
   command.footer(
-      "The recording holds the flow of instructions and the code, not data: the pc is known, all other registers are unavailable, and so is\n"
-      "memory other than code and the read-only data of the recorded files. 'monitor help' in GDB lists the commands of the replay.\n"
+      "The recording holds the flow of instructions and the code, not data: the pc is known, all other registers are unavailable, and so "
+      "is memory other than code and the read-only data of the recorded files. 'monitor help' in GDB lists the commands of the replay.\n"
       "Any user of this machine can connect to a port of 127.0.0.1.\n"
       "Examples:\n"
       "  gdb -ex 'target remote | ptdecode replay --gdb -i perf.data --tid 1234'\n"

@@ -1,7 +1,7 @@
 // `ptdecode report`: a recording as one HTML file.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -79,9 +79,11 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   cut_list(check["missing_code"], limits.findings, "entries of missing code", "ptdecode check --json", cuts);
   cut_list(check["missing_images"], limits.findings, "missing files", "ptdecode check --json", cuts);
   cut_list(texts, limits.findings, "findings", "ptdecode check", cuts);
-  nlohmann::json functions = calls.functions_json(limits), flame = calls.flame_json(limits), image = image_history_json(input.recording(), facts.span, limits);
+  nlohmann::json functions = calls.functions_json(limits), flame = calls.flame_json(limits),
+                 image = image_history_json(input.recording(), facts.span, limits);
   const auto note = [&cuts](const nlohmann::json& list, const nlohmann::json& all, std::string_view what, std::string_view command) {
-    if (list.size() < all.get<uint64_t>()) cuts.push_back(fmt::format("{} of {} {} are shown; all: {}", list.size(), all.get<uint64_t>(), what, command));
+    if (list.size() < all.get<uint64_t>())
+      cuts.push_back(fmt::format("{} of {} {} are shown; all: {}", list.size(), all.get<uint64_t>(), what, command));
   };
   note(functions["rows"], functions["all"], "functions", "ptdecode functions --limit 0");
   note(flame["frames"], flame["all"], "frames of the flame graph", "ptdecode flame --format folded");
@@ -90,12 +92,24 @@ nlohmann::json page_json(const ReportWords& words, const Facts& facts, CallInput
   for (std::string& doubt : input.doubts()) cuts.push_back(std::move(doubt));
   const std::string& path = words.calls.input.source();
   const bool dated = input.recording().has_time_conversion() && facts.span.first != kTimeMin && facts.span.last != kTimeMax;
-  nlohmann::json json = {{"schema", "ptdecode-report-1"}, {"recording", path}, {"input", words.given_input}, {"version", ptd_version()},
-                         {"span", {{"dated", dated}, {"first", dated ? moment_text(facts.span.first) : ""}, {"last", dated ? moment_text(facts.span.last) : ""},
-                                   {"length_ns", dated ? facts.span.last.value - facts.span.first.value : 0}}},
-                         {"info", std::move(info)}, {"stat", std::move(stat)}, {"check", std::move(check)}, {"findings", std::move(texts)},
-                         {"functions", std::move(functions)}, {"flame", std::move(flame)}, {"image", std::move(image)},
-                         {"density", density_json(input.recording(), facts.density, limits.rows)}, {"cuts", std::move(cuts)},
+  nlohmann::json json = {{"schema", "ptdecode-report-1"},
+                         {"recording", path},
+                         {"input", words.given_input},
+                         {"version", ptd_version()},
+                         {"span",
+                          {{"dated", dated},
+                           {"first", dated ? moment_text(facts.span.first) : ""},
+                           {"last", dated ? moment_text(facts.span.last) : ""},
+                           {"length_ns", dated ? facts.span.last.value - facts.span.first.value : 0}}},
+                         {"info", std::move(info)},
+                         {"stat", std::move(stat)},
+                         {"check", std::move(check)},
+                         {"findings", std::move(texts)},
+                         {"functions", std::move(functions)},
+                         {"flame", std::move(flame)},
+                         {"image", std::move(image)},
+                         {"density", density_json(input.recording(), facts.density, limits.rows)},
+                         {"cuts", std::move(cuts)},
                          {"gap_reasons", gap_sentences()}};
   for (auto& [key, value] : json.items()) {
     const bool sentences = key == "findings" || key == "check" || key == "stat" || key == "info" || key == "cuts";
@@ -122,14 +136,15 @@ Interval span_of(const Recording& recording, unsigned threads) {
   if (told.first != kTimeMin || !recording.has_time_conversion()) return told;
   Interval span{kTimeMax, kTimeMin};
   for (uint32_t stream = 0; stream < recording.streams().size() && !interrupted(); ++stream) {
-    (void)recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads, [&span](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
-      for (const Mark& mark : batch.marks) {
-        if (!is_dated(mark)) continue;
-        span.first = std::min(span.first, likeliest(mark));
-        span.last = std::max(span.last, likeliest(mark));
-      }
-      return !interrupted();
-    });
+    (void)recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads,
+                                    [&span](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+                                      for (const Mark& mark : batch.marks) {
+                                        if (!is_dated(mark)) continue;
+                                        span.first = std::min(span.first, likeliest(mark));
+                                        span.last = std::max(span.last, likeliest(mark));
+                                      }
+                                      return !interrupted();
+                                    });
   }
   return span.first < span.last ? span : Interval{};
 }
@@ -192,7 +207,8 @@ int run_report(const ReportWords& words) {
   if (const int written = write_result(words.output, page); written != kExitOk) return written;
   for (const std::string& doubt : input.doubts()) say_on_error("ptdecode: " + doubt + "\n");
   say_on_error(symbol_warnings(input.recording()));
-  if (!words.calls.input.quiet) say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
+  if (!words.calls.input.quiet)
+    say_on_error(fmt::format("ptdecode: {}: {}; open it in a browser\n", shown(words.output), size_text(page.size())));
   return strict_status(words.calls.input.strict, gaps, input.recording());
 }
 
@@ -201,15 +217,16 @@ int run_report(const ReportWords& words) {
 Command add_report(CLI::App& app) {
   auto words = std::make_shared<ReportWords>();
   words->calls.trace_optional = true;
-  CLI::App& command = *app.add_subcommand("report", "Write one HTML file that explains the recording: totals, timeline, functions, code changes, findings");
+  CLI::App& command =
+      *app.add_subcommand("report", "Write one HTML file that explains the recording: totals, timeline, functions, code changes, findings");
   add_input_options(command, words->calls.input);
   add_inline_option(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.footer(
-      "The file needs no network and no other file, and has less than 5 MB. It names the lists that were cut. Its numbers are those of 'info',\n"
-      "'stat', 'functions' and 'check'.\n"
+      "The file needs no network and no other file, and has less than 5 MB. It names the lists that were cut. Its numbers are those of "
+      "'info', 'stat', 'functions' and 'check'.\n"
       "Examples:\n"
       "  ptdecode report -o run.html              explains ./perf.data\n"
       "  ptdecode report -o run.html -i rec.ptb   a bundle, also on a machine without the programs");

@@ -1,12 +1,12 @@
 // `ptdecode script`: the flow as lines of text.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <mutex>
 
-#include "cli/text/terminal.h"
+#include "analysis/names/short_name.h"
 #include "cli/calls/call_json.h"
 #include "cli/calls/call_script.h"
 #include "cli/calls/divergence.h"
@@ -23,7 +23,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/output_trouble.h"
-#include "analysis/names/short_name.h"
+#include "cli/text/terminal.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"
 
@@ -31,13 +31,13 @@ namespace ptd::cli {
 
 namespace {
 
-
 /// As typed.
 struct ScriptWords {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times, diff;
-  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false, fibres = false;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false,
+       fibres = false;
   std::string syntax, format = "text";
 };
 
@@ -76,7 +76,8 @@ Status check_tree(const ScriptWords& words, const ScriptOptions& options) {
   };
   if (options.json) return wrong("is text: omit it, because --format json lists calls by default");
   if (options.fields.has(Field::brstack)) return wrong("and -F brstack write different lines: choose one");
-  if (shortcut && words.has_insn_trace) return wrong("and --insn-trace list different lines: choose one, or use -F +callindent with --itrace=i1ic");
+  if (shortcut && words.has_insn_trace)
+    return wrong("and --insn-trace list different lines: choose one, or use -F +callindent with --itrace=i1ic");
   if (!options.itrace.any_branch()) return wrong("indents calls, returns and branches: add c, r or b to --itrace");
   return {};
 }
@@ -164,13 +165,14 @@ std::string file_text(const ScriptOptions& options, const Recording& recording) 
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.
 Status find_time_of_day(const Recording& recording, std::optional<int64_t>& offset_ns) {
   offset_ns = wall_clock_offset(recording);
-  return offset_ns ? Status{} : Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
+  return offset_ns ? Status{}
+                   : Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
 }
 
 int run_calls(const ScriptWords& words) {
   if (words.times.size() > 1)
-    return report_error({ErrorCode::contradictory_options,
-                         "the tree of calls takes one --time; only --call-trace and --itrace take several", 0});
+    return report_error(
+        {ErrorCode::contradictory_options, "the tree of calls takes one --time; only --call-trace and --itrace take several", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
   call_words.fibres = words.fibres;
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
@@ -211,7 +213,8 @@ int run_calls(const ScriptWords& words) {
 
 int run_diff(const ScriptWords& words) {
   if (words.times.size() > 1 || !lists_calls(words) || words.format == "json" || !words.symbols.empty() || words.fibres)
-    return report_error({ErrorCode::contradictory_options, "script: --diff compares calls: it takes one --time, and -C, --pid, --tid and --comm", 0});
+    return report_error(
+        {ErrorCode::contradictory_options, "script: --diff compares calls: it takes one --time, and -C, --pid, --tid and --comm", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
   std::array<CallWords, 2> both{call_words, call_words};
   for (size_t side = 0; side < both.size(); ++side) both[side].input.path = words.diff[side];
@@ -224,7 +227,8 @@ int run_script(const ScriptWords& words) {
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
   if (words.fibres)
-    return report_error({ErrorCode::contradictory_options, "script: --fibres applies to the tree of calls: omit --itrace, -F, --call-trace and --insn-trace", 0});
+    return report_error({ErrorCode::contradictory_options,
+                         "script: --fibres applies to the tree of calls: omit --itrace, -F, --call-trace and --insn-trace", 0});
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
@@ -305,13 +309,16 @@ Command add_script(CLI::App& app) {
   command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
   add_thread_filters(command, words->cpus, words->pids, words->tids);
   command.add_option("--comm,--comms", words->comms, "these command names only; '\\,' is a comma in a name");
-  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in these functions, given by any of their names; wildcards allowed: 'sqlite3*'. "
-                                                     "The call tree also shows their callees; JSON lists only the calls themselves");
+  command.add_option("-S,--symbols", words->symbols,
+                     "only lines whose first address is in these functions, given by any of their names; wildcards allowed: 'sqlite3*'. "
+                     "The call tree also shows their callees; JSON lists only the calls themselves");
   command
       .add_option("--time", words->times,
                   "from A to B, in seconds as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
-  command.add_option("--diff", words->diff, "where two runs of the same work, A and B, begin to differ: threads are matched by their last name, functions by name")
+  command
+      .add_option("--diff", words->diff,
+                  "where two runs of the same work, A and B, begin to differ: threads are matched by their last name, functions by name")
       ->expected(2)
       ->type_name("A B")
       ->excludes("--input");
@@ -323,13 +330,13 @@ Command add_script(CLI::App& app) {
   add_format_option(command, words->format, "text, or json: one object per line");
   command.add_option("--syntax", words->syntax, "of disassembly: att (default) or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
-      "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. ~ marks a duration that is\n"
-      "estimated, because flow or a TSC is missing beside the call. Time off the cpu, time that was not traced and lost flow are in brackets.\n"
-      "Branches and instructions have perf script's columns; DIFFERENCES.md lists the differences (in share/doc/ptdecode where ptdecode is\n"
-      "installed, docs/ in the sources). Marks at the end of a line show uncertain code.\n"
-      "--diff shows, for each thread, the first call that differs, and the first before it whose function executes another number of\n"
-      "instructions. Interrupts and handlers of signals are left out, and counted. Exit status 3: a difference, or calls that were not compared.\n"
-      "Limitation: nothing of a thread is compared after its flow was lost in one of the runs. Lines say where.\n"
+      "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. ~ marks a duration "
+      "that is estimated, because flow or a TSC is missing beside the call. Time off the cpu, time that was not traced and lost flow are "
+      "in brackets. Branches and instructions have perf script's columns; DIFFERENCES.md lists the differences (in share/doc/ptdecode "
+      "where ptdecode is installed, docs/ in the sources). Marks at the end of a line show uncertain code.\n"
+      "--diff shows, for each thread, the first call that differs, and the first before it whose function executes another number of "
+      "instructions. Interrupts and handlers of signals are left out, and counted. Exit status 3: a difference, or calls that were not "
+      "compared. Limitation: nothing of a thread is compared after its flow was lost in one of the runs. Lines say where.\n"
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"

@@ -1,7 +1,7 @@
 // `ptdecode sessions`, `snapshot`, `stop`: recordings that go on by themselves.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <ctime>
 
 #include "capture/live/session/session.h"
@@ -44,7 +44,8 @@ std::string session_text(const live::SessionStatus& session) {
   if (session.forgotten != 0)
     text += fmt::format("  {} dropped: the session's log was full\n", counted(session.forgotten, "record was", "records were"));
   if (session.trigger_hits != 0)
-    text += fmt::format("  its trigger was hit {}; {} written{}\n", counted(session.trigger_hits, "time"), counted(session.triggered, "snapshot was", "snapshots were"),
+    text += fmt::format("  its trigger was hit {}; {} written{}\n", counted(session.trigger_hits, "time"),
+                        counted(session.triggered, "snapshot was", "snapshots were"),
                         session.trigger_failures == 0 ? "" : fmt::format(", {} failed", session.trigger_failures));
   if (session.takeovers != 0)
     text += fmt::format("  its keeper was killed {}; another one took over\n", counted(session.takeovers, "time"));
@@ -97,7 +98,8 @@ Command add_snapshot(CLI::App& app) {
   auto words = std::make_shared<SessionsWords>();
   CLI::App& command = *app.add_subcommand("snapshot", "Write the current content of a detached recording to a file");
   command.add_option("session", words->name, "name of the session")->required();
-  command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output); a file of this name is kept as NAME.old");
+  command.add_option("-o,--output", words->output,
+                     "the recording (default perf.data; - is standard output); a file of this name is kept as NAME.old");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.footer(

@@ -1,7 +1,7 @@
 // `ptdecode stash`: the code that was kept of recordings.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -147,7 +147,8 @@ int collect(const StashCommandWords& words, stash::Stash& stash) {
   for (const std::string& path : report->spared)
     standard_output().write(
         fmt::format("recording moved or deleted, but the stash has the only copy of some of its code (--older-than removes it): "
-                    "{}\n", shown(path)));
+                    "{}\n",
+                    shown(path)));
   for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + shown(trouble) + "\n");
   for (const std::string& path : report->adopted)
     standard_output().write(fmt::format("{}completed: {} (its recorder was killed)\n", would, shown(path)));
@@ -185,7 +186,8 @@ bool is_absent(const std::string& path) {
 /// On a machine where nothing was recorded yet there is no stash, and looking at it makes none.
 bool nothing_yet(const std::string& path) {
   std::error_code error;
-  return is_absent(path) || (std::filesystem::is_directory(std::filesystem::symlink_status(path, error)) && std::filesystem::is_empty(path, error) && !error);
+  return is_absent(path) ||
+         (std::filesystem::is_directory(std::filesystem::symlink_status(path, error)) && std::filesystem::is_empty(path, error) && !error);
 }
 
 int tell_nothing(const StashCommandWords& words, const std::string& path) {
@@ -211,10 +213,10 @@ int run_stash(const StashCommandWords& words) {
 
 Command add_stash(CLI::App& app) {
   auto words = std::make_shared<StashCommandWords>();
-  CLI::App& command = *app.add_subcommand("stash", "Manage the saved code of recordings, used when the original files change: ls, add, "
-                                                   "gc, verify");
-  command
-      .add_option("action", words->action, "ls: list; add: the files that -i maps; gc: remove unused files; verify: hash everything")
+  CLI::App& command = *app.add_subcommand("stash",
+                                          "Manage the saved code of recordings, used when the original files change: ls, add, "
+                                          "gc, verify");
+  command.add_option("action", words->action, "ls: list; add: the files that -i maps; gc: remove unused files; verify: hash everything")
       ->check(CLI::IsMember({"ls", "add", "gc", "verify"}));
   command
       .add_option("--stash", words->path,

@@ -1,7 +1,7 @@
 // `ptdecode stat`: how much was traced, how sure the flow is, and what was lost.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -15,8 +15,8 @@
 #include "cli/report/finding_text.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
-#include "cli/text/size_words.h"
 #include "cli/text/output.h"
+#include "cli/text/size_words.h"
 
 namespace ptd::cli {
 
@@ -43,7 +43,8 @@ void print_text(const Recording& recording, const StatCounts& counts) {
     uncertain += stat.uncertain_instructions;
     gaps += stat.gaps.total();
   }
-  output.write(counts.is_decoded ? fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps)
+  output.write(counts.is_decoded ? fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n",
+                                               instructions, uncertain, gaps)
                                  : "all streams: not decoded (--packets-only): instructions and gaps are not known\n");
   const LostRecords& lost = recording.lost();
   if (lost.lost_records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
@@ -57,7 +58,8 @@ void print_text(const Recording& recording, const StatCounts& counts) {
     output.write(fmt::format("records lost: {}; --json lists all\n", counted(sentences.size() - kListedLosses, "more time")));
   output.write(loss_text(counts.losses, counts.gaps, recording));
   const auto findings = findings_by_kind(recording);
-  output.write(fmt::format("findings: {}\n", findings.empty() ? "none of its records and files ('ptdecode check' compares packets too)" : "('ptdecode check' lists them)"));
+  output.write(fmt::format("findings: {}\n", findings.empty() ? "none of its records and files ('ptdecode check' compares packets too)"
+                                                              : "('ptdecode check' lists them)"));
   for (const auto& [kind, count] : findings) output.write(fmt::format("  {:<24} {:>8}\n", kind, count));
 }
 

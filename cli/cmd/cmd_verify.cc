@@ -1,7 +1,7 @@
 // `ptdecode verify`: is the decode right? Against checkpoints of a ground truth, or against a decode that had every record.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <thread>
 
@@ -9,6 +9,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
 #include "cli/options/progress.h"
+#include "cli/report/flow_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
@@ -16,7 +17,6 @@
 #include "cli/verify/checkpoint_check.h"
 #include "cli/verify/reference_compare.h"
 #include "cli/verify/truth.h"
-#include "cli/report/flow_check.h"
 #include "cli/verify/truth_compare.h"
 #include "recording/data/aux_windows.h"
 
@@ -30,7 +30,6 @@ struct VerifyWords {
   std::string cpus;
   bool reference = false;
 };
-
 
 int run_truth(const VerifyWords& words) {
   struct Job {
@@ -92,8 +91,11 @@ int run_complete(const VerifyWords& words) {
       continue;
     }
     if (index == streams.size()) {
-      return report_error({ErrorCode::no_such_stream,
-                           path + ": the recording has no stream with this name; it may be of an earlier recording, as record --truth keeps what is in its folder", 0});
+      return report_error(
+          {ErrorCode::no_such_stream,
+           path + ": the recording has no stream with this name; it may be of an earlier recording, as record --truth keeps what is in its "
+                  "folder",
+           0});
     }
     const Result<TruthCounts> counts =
         compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });
@@ -152,15 +154,15 @@ int run_reference(const VerifyWords& words) {
 
 int run_verify(const VerifyWords& words) {
   if (words.reference == !words.truths.empty()) {
-    return report_error({ErrorCode::contradictory_options,
-                         "verify: name truth files, or compare with a full decode with --reference", 0});
+    return report_error({ErrorCode::contradictory_options, "verify: name truth files, or compare with a full decode with --reference", 0});
   }
   if (!words.reference && !words.cpus.empty()) return report_error({ErrorCode::contradictory_options, "verify: -C needs --reference", 0});
   const auto complete = std::count_if(words.truths.begin(), words.truths.end(), emulate::TruthFileReader::is_truth_file);
   if (complete != 0 && static_cast<size_t>(complete) != words.truths.size()) {
     return report_error({ErrorCode::contradictory_options, "verify: checkpoint files and complete ground truths cannot be combined", 0});
   }
-  if (complete == 0 && !words.names.empty()) return report_error({ErrorCode::contradictory_options, "verify: --count needs complete ground truths", 0});
+  if (complete == 0 && !words.names.empty())
+    return report_error({ErrorCode::contradictory_options, "verify: --count needs complete ground truths", 0});
   if (words.reference) return run_reference(words);
   return complete != 0 ? run_complete(words) : run_truth(words);
 }
@@ -171,12 +173,14 @@ Command add_verify(CLI::App& app) {
   auto words = std::make_shared<VerifyWords>();
   CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a restricted decode with a full one");
   add_input_options(command, words->input);
-  command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in the name identifies "
-                                             "the stream");
+  command.add_option("truth", words->truths,
+                     "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in the name identifies "
+                     "the stream");
   command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time or --slack");
   command
-      .add_option("--count", words->names, "with complete ground truths: count separately what ran in matching kernel functions "
-                                           "(repeatable)")
+      .add_option("--count", words->names,
+                  "with complete ground truths: count separately what ran in matching kernel functions "
+                  "(repeatable)")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");

@@ -1,7 +1,7 @@
 // `ptdecode timeline`, `flame` and `export`: the calls for viewers.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -31,13 +31,17 @@ struct ViewsWords {
 std::pair<uint64_t, int> fit_slices(const ViewsWords& words, CallInput& input, uint64_t size_bytes) {
   constexpr uint64_t kSliceBytes = 48;  // two packets
   DurationCounts slices;
-  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
-    for (const CallStep& step : steps) {
-      const bool is_slice = step.kind == CallStepKind::leave || (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
-      if (is_slice && input.wanted(step, tree)) slices.add(step.total_ns());
-    }
-    return true;
-  }, {.enters = false});
+  const int status = input.walk(words.calls,
+                                [&](std::span<const CallStep> steps, const CallTree& tree) {
+                                  for (const CallStep& step : steps) {
+                                    const bool is_slice =
+                                        step.kind == CallStepKind::leave ||
+                                        (step.kind == CallStepKind::on && step.off_cpu_ns + step.untraced_ns + step.lost_ns != 0);
+                                    if (is_slice && input.wanted(step, tree)) slices.add(step.total_ns());
+                                  }
+                                  return true;
+                                },
+                                {.enters = false});
   const uint64_t count = slices.count(), fitting = size_bytes / kSliceBytes;
   if (status != kExitOk || count <= fitting) return {0, status};
   const uint64_t min_ns = slices.quantile(static_cast<double>(count - fitting) / static_cast<double>(count)) + 1;
@@ -50,7 +54,8 @@ Error untimed(const CallInput& input) { return {ErrorCode::not_recorded, std::st
 int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
   if (!file) return report_error(file.error());
-  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
+  if (is_terminal((*file)->fd()))
+    return report_error({ErrorCode::bad_output, "timeline: the trace is binary, and the output is a terminal: name a file with -o", 0});
   PerfettoWriter writer(input, min_ns);
   std::unique_ptr<Gzip> gzip = words.output.ends_with(".gz") ? std::make_unique<Gzip>() : nullptr;
   std::string out, packed;
@@ -83,7 +88,8 @@ int write_timeline(const ViewsWords& words, CallInput& input, uint64_t min_ns) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   if (!words.calls.input.quiet) {
     const std::string folded = writer.folded() == 0 ? "" : fmt::format(", {} in them", counted(writer.folded(), "shorter call"));
-    say_on_error(fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", shown(words.output), counted(writer.slices(), "slice"), folded));
+    say_on_error(
+        fmt::format("ptdecode: {}: {}{}; open it in ui.perfetto.dev\n", shown(words.output), counted(writer.slices(), "slice"), folded));
   }
   return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
@@ -115,7 +121,8 @@ int run_timeline(const ViewsWords& words) {
 
 int run_flame(const ViewsWords& words) {
   if (words.format == "svg" && words.output.empty())
-    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing; only --format folded writes to standard output", 0});
+    return report_error(
+        {ErrorCode::contradictory_options, "flame: -o FILE.svg is missing; only --format folded writes to standard output", 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
@@ -132,9 +139,12 @@ int run_flame(const ViewsWords& words) {
   if (matched != kExitOk) return matched;  // an existing file is kept
   if (keeps_earlier_file(words.output, status)) return status;
   totals.finish();
-  if (totals.is_full()) say_on_error(fmt::format("ptdecode: there are more than {} stacks: calls in others count as part of their callers\n", CallPaths::kMostPaths));
+  if (totals.is_full())
+    say_on_error(
+        fmt::format("ptdecode: there are more than {} stacks: calls in others count as part of their callers\n", CallPaths::kMostPaths));
   const std::string& path = words.calls.input.source();
-  const std::string text = words.format == "folded" ? totals.folded() : totals.svg((words.waiting ? "waiting time by stack: " : "self time by stack: ") + path);
+  const std::string text =
+      words.format == "folded" ? totals.folded() : totals.svg((words.waiting ? "waiting time by stack: " : "self time by stack: ") + path);
   if (const int written = write_result(words.output, text); written != kExitOk) return written;
   return status != kExitOk ? status : strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
@@ -150,13 +160,17 @@ Command add_timeline(CLI::App& app) {
   add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
-  command.add_option("--min", words->min, "leave out calls and waits shorter than this: 1us, 500ns (ns, us, ms, s); a note of the enclosing call counts the calls");
-  command.add_option("--size", words->size, "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
+  command.add_option(
+      "--min", words->min,
+      "leave out calls and waits shorter than this: 1us, 500ns (ns, us, ms, s); a note of the enclosing call counts the calls");
+  command.add_option(
+      "--size", words->size,
+      "leave out the shortest calls and waits, as --min does, so that the file has about this size before compression: 200M");
   command.footer(
-      "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, and gaps\n"
-      "are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are counters. If the\n"
-      "times of a call are estimates, because flow or a TSC is missing beside it, it has the note 'estimated times'. A file whose name ends in .gz is\n"
-      "compressed. --size decodes the trace twice.\n"
+      "Each slice is a call, or an interval marked [off cpu], [not traced] or [flow lost]. Changes of code, modules and BPF programs, "
+      "and gaps are instants on separate tracks; PTWRITE, the frequency (CBR), instructions per cycle (CYC) and the C-state are "
+      "counters. If the times of a call are estimates, because flow or a TSC is missing beside it, it has the note 'estimated times'. A "
+      "file whose name ends in .gz is compressed. --size decodes the trace twice.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o run.pftrace.gz --min 1us              a long run\n"
@@ -175,14 +189,18 @@ Command add_flame(CLI::App& app) {
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")
       ->check(CLI::IsMember({"svg", "folded"}));
-  command.add_flag("--waiting", words->waiting, "show where threads waited, in place of where they ran: off the cpu, halted, not traced (kernel, filter), or lost")->excludes("--no-time");
+  command
+      .add_flag("--waiting", words->waiting,
+                "show where threads waited, in place of where they ran: off the cpu, halted, not traced (kernel, filter), or lost")
+      ->excludes("--no-time");
   command.footer(
-      "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
-      "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
-      "Where the trace, or the range of --time, begins inside of calls, they are known once the flow returns to them, and are then below their callees'\n"
-      "earlier time too. Lost flow ends this.\n"
-      "A thread without a name is shown as :TID. In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep are\n"
-      "shown together as [deeper calls].\n"
+      "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the "
+      "graph shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of "
+      "time.\n"
+      "Where the trace, or the range of --time, begins inside of calls, they are known once the flow returns to them, and are then below "
+      "their callees' earlier time too. Lost flow ends this.\n"
+      "A thread without a name is shown as :TID. In folded lines, '_' replaces spaces in names. Calls that are more than 512 levels deep "
+      "are shown together as [deeper calls].\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame -o waits.svg --waiting                      which calls wait for locks, files or the network\n"
@@ -192,14 +210,15 @@ Command add_flame(CLI::App& app) {
 
 Command add_export(CLI::App& app) {
   auto words = std::make_shared<ExportWords>();
-  CLI::App& command = *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
+  CLI::App& command =
+      *app.add_subcommand("export", "Write calls, branches, functions, gaps and more to an SQLite database, for SQL and perf's viewer");
   add_call_options(command, words->calls);
   add_fibre_option(command, words->calls.fibres);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the database to write")->required();
   command.add_option("--tables", words->tables, "the tables of TABLES.md to write, by comma; blocks only if named");
   command.footer(
-      "The tables of TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there\n"
+      "The tables of TABLES.md are named ptd_calls, ptd_branches and so on. The tables and views of perf's export-to-sqlite.py are there "
       "too, under perf's names, so that perf's exported-sql-viewer.py opens the database.\n"
       "Addresses are signed, as in perf's databases: printf('%x', ip) shows them.\n"
       "Examples:\n"

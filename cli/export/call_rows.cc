@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kFirstPath = 1;  // perf's number of the path that all others are below: CallPaths::kRoot
 constexpr size_t kRowsAtOnce = size_t{1} << 16;
 constexpr const char* kCallColumns =
-    "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,self_ns,"
-    "off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,estimated,call_symbol_id";
+    "id,thread_id,comm_id,call_path_id,call_time,return_time,parent_call_path_id,flags,parent_id,insn_count,cyc_count,call_cpu,kind,depth,"
+    "self_ns,off_cpu_ns,untraced_ns,lost_ns,self_instructions,self_cycles,start_seen,end_seen,estimated,call_symbol_id";
 
 constexpr size_t kFirstDuration = 14, kDurations = 4;  // self_ns and those after it
 
@@ -85,11 +85,30 @@ Status CallRows::write() {
     const CallStep& step = row.step;
     const bool started = (step.flags & (kCallNoStart | kCallMiddle)) == 0, ended = (step.flags & kCallCut) == 0;
     const auto number = [](uint64_t value) { return static_cast<int64_t>(value); };
-    const int64_t values[] = {row.of.call.number, row.thread, row.comm, row.of.call.path + kFirstPath, number(step.start.value), number(step.time.value), row.of.caller.path + kFirstPath, flags_of(step), row.of.caller.number,
-                              number(step.instructions), number(step.cycles), step.cpu, static_cast<int64_t>(step.frame), step.depth,
-                              number(step.self_ns), number(step.off_cpu_ns), number(step.untraced_ns), number(step.lost_ns),
-                              number(step.self_instructions), number(step.self_cycles), started ? 1 : 0, ended ? 1 : 0,
-                              (step.flags & kCallEstimated) != 0 ? 1 : 0, symbol_of(step.function)};
+    const int64_t values[] = {row.of.call.number,
+                              row.thread,
+                              row.comm,
+                              row.of.call.path + kFirstPath,
+                              number(step.start.value),
+                              number(step.time.value),
+                              row.of.caller.path + kFirstPath,
+                              flags_of(step),
+                              row.of.caller.number,
+                              number(step.instructions),
+                              number(step.cycles),
+                              step.cpu,
+                              static_cast<int64_t>(step.frame),
+                              step.depth,
+                              number(step.self_ns),
+                              number(step.off_cpu_ns),
+                              number(step.untraced_ns),
+                              number(step.lost_ns),
+                              number(step.self_instructions),
+                              number(step.self_cycles),
+                              started ? 1 : 0,
+                              ended ? 1 : 0,
+                              (step.flags & kCallEstimated) != 0 ? 1 : 0,
+                              symbol_of(step.function)};
     size_t column = 0;
     for (const int64_t value : values) calls_->set(column++, value);
     for (size_t i = kFirstDuration; (step.flags & kCallUndated) != 0 && i < kFirstDuration + kDurations; ++i) calls_->set_null(i);
@@ -127,9 +146,10 @@ Status CallRows::write_paths() {
 }
 
 Status CallRows::write_functions() {
-  auto functions = Inserter::create(database_, "ptd_functions",
-                                    "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
-                                    "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end,estimated");
+  auto functions =
+      Inserter::create(database_, "ptd_functions",
+                       "function,module,calls,partial,self_instructions,total_instructions,self_ns,total_ns,off_cpu_ns,untraced_ns,lost_ns,"
+                       "self_cycles,total_cycles,p50_ns,p99_ns,max_ns,no_start,no_end,estimated");
   if (!functions) return functions.error();
   constexpr size_t kFirstSum = 6, kSums = 5;  // self_ns and those after it
   Inserter& out = **functions;
@@ -139,8 +159,8 @@ Status CallRows::write_functions() {
     const std::string module = function.id == kNoFunction ? "" : valid_utf8(input_.functions().info(function.id).module);
     out.set(0, name);
     out.set(1, module);
-    const uint64_t values[] = {t.calls,       t.partial(), t.self_instructions, t.instructions, t.self_ns, t.total_ns, t.off_cpu_ns,
-                               t.untraced_ns, t.lost_ns,   t.self_cycles,       t.cycles};
+    const uint64_t values[] = {t.calls,      t.partial(),   t.self_instructions, t.instructions, t.self_ns, t.total_ns,
+                               t.off_cpu_ns, t.untraced_ns, t.lost_ns,           t.self_cycles,  t.cycles};
     size_t column = 2;
     for (const uint64_t value : values) out.set(column++, static_cast<int64_t>(value));
     for (size_t i = kFirstSum; !t.has_times() && i < kFirstSum + kSums; ++i) out.set_null(i);

@@ -27,7 +27,8 @@ struct CallRowsWanted {
 /// calls that it makes. Calls beyond the limits of CallPaths have the path of their caller. Not thread-safe.
 class CallRows {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<CallRows>> create(Database& database, ExportNames& names, CallInput& input, CallRowsWanted wanted);
+  [[nodiscard]] static Result<std::unique_ptr<CallRows>> create(Database& database, ExportNames& names, CallInput& input,
+                                                                CallRowsWanted wanted);
   [[nodiscard]] Status take(std::span<const CallStep> steps, const CallTree& tree);
   [[nodiscard]] Status finish();
   [[nodiscard]] uint64_t calls() const { return calls_ == nullptr ? 0 : calls_->rows(); }
@@ -62,7 +63,7 @@ class CallRows {
   const CallRowsWanted wanted_;
   std::unique_ptr<Inserter> calls_;  ///< null: not wanted
   std::vector<Thread> threads_;
-  std::vector<Row> rows_;    ///< written together, in the order of their numbers: a file grows faster at its end
+  std::vector<Row> rows_;  ///< written together, in the order of their numbers: a file grows faster at its end
   OpenCalls open_;
   std::vector<int64_t> symbols_;  ///< of each function's number; 0: not met
   FunctionProfile profile_;

@@ -25,7 +25,8 @@ bool is_at_size_limit(const char* path) {
   constexpr uint64_t kPageBytes = 16384;  // which is not written in part
   struct rlimit limit {};
   struct stat file {};
-  if (path == nullptr || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || ::stat(path, &file) != 0) return false;
+  if (path == nullptr || ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || ::stat(path, &file) != 0)
+    return false;
   return static_cast<uint64_t>(file.st_size) + kPageBytes > limit.rlim_cur;
 }
 
@@ -72,7 +73,8 @@ Result<bool> Database::run_unless(const std::string& sql, bool (*stopped)()) {
   constexpr int kStepsPerCheck = 100'000;  // about a millisecond
   if (stopped()) return false;
   using Stopped = bool (*)();
-  sqlite3_progress_handler(handle_, kStepsPerCheck, [](void* asked) { return (*static_cast<Stopped*>(asked))() ? 1 : 0; }, &stopped);
+  sqlite3_progress_handler(
+      handle_, kStepsPerCheck, [](void* asked) { return (*static_cast<Stopped*>(asked))() ? 1 : 0; }, &stopped);
   const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
   sqlite3_progress_handler(handle_, 0, nullptr, nullptr);
   if (code == SQLITE_OK || code == SQLITE_INTERRUPT) return code == SQLITE_OK;
@@ -84,7 +86,8 @@ Result<std::unique_ptr<Inserter>> Inserter::create(Database& database, std::stri
   for (auto left = std::count(columns.begin(), columns.end(), ','); left != 0; --left) places += ",?";
   const std::string sql = fmt::format("INSERT INTO {} ({}) VALUES ({})", table, columns, places);
   sqlite3_stmt* statement = nullptr;
-  const int code = sqlite3_prepare_v3(database.handle_, sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  const int code =
+      sqlite3_prepare_v3(database.handle_, sql.c_str(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   if (code != SQLITE_OK) return database.failed(fmt::format("write the table {}", table));
   return std::unique_ptr<Inserter>(new Inserter(database, statement, std::string(table)));
 }
@@ -93,10 +96,12 @@ Inserter::~Inserter() { sqlite3_finalize(statement_); }
 
 void Inserter::set(size_t column, int64_t value) { sqlite3_bind_int64(statement_, static_cast<int>(column) + 1, value); }
 void Inserter::set(size_t column, std::string_view text) {
-  sqlite3_bind_text64(statement_, static_cast<int>(column) + 1, text.data() == nullptr ? "" : text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  sqlite3_bind_text64(statement_, static_cast<int>(column) + 1, text.data() == nullptr ? "" : text.data(), text.size(), SQLITE_STATIC,
+                      SQLITE_UTF8);
 }
 void Inserter::set(size_t column, std::span<const std::byte> bytes) {
-  sqlite3_bind_blob64(statement_, static_cast<int>(column) + 1, bytes.empty() ? "" : static_cast<const void*>(bytes.data()), bytes.size(), SQLITE_STATIC);
+  sqlite3_bind_blob64(statement_, static_cast<int>(column) + 1, bytes.empty() ? "" : static_cast<const void*>(bytes.data()), bytes.size(),
+                      SQLITE_STATIC);
 }
 void Inserter::set_null(size_t column) { sqlite3_bind_null(statement_, static_cast<int>(column) + 1); }
 

@@ -18,8 +18,8 @@ namespace ptd::cli {
 
 inline constexpr uint64_t kRowsPerCheck = 4096;  ///< after so many, writers look whether Ctrl-C was pressed
 
-/// A new database, whose rows are written in one transaction without a journal: if a write fails, the file is useless and must be removed. Errors of every
-/// function: write_failed. Not thread-safe.
+/// A new database, whose rows are written in one transaction without a journal: if a write fails, the file is useless and must be removed.
+/// Errors of every function: write_failed. Not thread-safe.
 class Database {
  public:
   /// Opens an empty file. `file` is its path, which may be a link to it; messages call it `name`.
@@ -67,7 +67,8 @@ class Inserter {
   [[nodiscard]] uint64_t rows() const { return rows_; }
 
  private:
-  Inserter(Database& database, sqlite3_stmt* statement, std::string table) : database_(database), statement_(statement), table_(std::move(table)) {}
+  Inserter(Database& database, sqlite3_stmt* statement, std::string table)
+      : database_(database), statement_(statement), table_(std::move(table)) {}
   Database& database_;
   sqlite3_stmt* statement_;
   std::string table_;

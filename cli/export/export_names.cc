@@ -30,7 +30,8 @@ int64_t ExportNames::comm(std::string_view comm, int32_t pid, int64_t thread, Ti
   if (is_new) comms_.push_back({text, pid, thread, when, false, {}});
   Comm& known = comms_[static_cast<size_t>(place->second) - 1];
   known.first = std::min(known.first, when);
-  if (comm_threads_.insert(static_cast<uint64_t>(place->second) << 32 | static_cast<uint32_t>(thread)).second) known.threads.push_back(thread);
+  if (comm_threads_.insert(static_cast<uint64_t>(place->second) << 32 | static_cast<uint32_t>(thread)).second)
+    known.threads.push_back(thread);
   return place->second;
 }
 

@@ -14,8 +14,8 @@
 
 namespace ptd::cli {
 
-/// Numbers threads, names of threads, files and functions, as perf's tables `threads`, `comms`, `dsos` and `symbols` do. 0: unknown. Holds one
-/// entry for each. Not thread-safe. The recording must outlive it.
+/// Numbers threads, names of threads, files and functions, as perf's tables `threads`, `comms`, `dsos` and `symbols` do. 0: unknown. Holds
+/// one entry for each. Not thread-safe. The recording must outlive it.
 class ExportNames {
  public:
   explicit ExportNames(const Recording& recording) : recording_(recording) {}
@@ -35,8 +35,8 @@ class ExportNames {
     Ip ip;
     TimeNs when;
   };
-  /// The number of the function at an address, where `name` is Symbol::name. Functions of one name that begin at different places have different numbers;
-  /// the name is that of FunctionInfo.
+  /// The number of the function at an address, where `name` is Symbol::name. Functions of one name that begin at different places have
+  /// different numbers; the name is that of FunctionInfo.
   [[nodiscard]] int64_t symbol(std::string_view name, std::string_view module, const CodeAt& at);
 
   [[nodiscard]] Status write(Database& database) const;
@@ -72,9 +72,9 @@ class ExportNames {
   std::vector<Comm> comms_;
   std::vector<SymbolRow> symbols_;
   std::vector<File> files_;
-  std::unordered_map<uint64_t, int64_t> thread_ids_;    ///< by pid and tid
-  std::unordered_map<std::string, int64_t> comm_ids_;   ///< by pid and name
-  std::unordered_set<uint64_t> comm_threads_;           ///< which threads each name has: both numbers
+  std::unordered_map<uint64_t, int64_t> thread_ids_;   ///< by pid and tid
+  std::unordered_map<std::string, int64_t> comm_ids_;  ///< by pid and name
+  std::unordered_set<uint64_t> comm_threads_;          ///< which threads each name has: both numbers
   std::unordered_map<std::string, int64_t> file_ids_;
   std::unordered_map<std::string, int64_t> symbol_ids_;  ///< by file and name: the first
   std::unordered_map<std::string, int64_t> start_ids_;   ///< by file, start and name

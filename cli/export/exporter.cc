@@ -61,7 +61,8 @@ class Export {
     if (calls_ != 0) text += counted(calls_, "call");
     if (branches_ != 0) text += (text.empty() ? "" : ", ") + counted(branches_, "branch", "branches");
     if (!text.empty()) return text;
-    if (has_calls_or_branches()) return !tables_.contains("branches") ? "no calls" : !tables_.contains("calls") ? "no branches" : "no calls or branches";
+    if (has_calls_or_branches())
+      return !tables_.contains("branches") ? "no calls" : !tables_.contains("calls") ? "no branches" : "no calls or branches";
     return other_rows_.empty() ? "no rows" : other_rows_;
   }
   /// Whether anything matched the filters of threads.
@@ -78,10 +79,12 @@ class Export {
   void count_other_rows() {
     for (const std::string& table : tables_) {
       // The numbers of a table's rows begin with 1. Those of the view ptd_samples are of a table with other rows.
-      const Result<int64_t> rows = database_.number(fmt::format("SELECT {} FROM ptd_{}", table == "samples" ? "count(*)" : "max(id)", table));
+      const Result<int64_t> rows =
+          database_.number(fmt::format("SELECT {} FROM ptd_{}", table == "samples" ? "count(*)" : "max(id)", table));
       if (!rows) continue;
       other_rows_ += fmt::format("{}{} {}", other_rows_.empty() ? "" : ", ", *rows, table);
-      if (table != "findings" && table != "sections" && table != "versions") others_ += static_cast<uint64_t>(*rows);  // these are of no thread
+      // These are of no thread.
+      if (table != "findings" && table != "sections" && table != "versions") others_ += static_cast<uint64_t>(*rows);
     }
   }
 
@@ -91,7 +94,8 @@ class Export {
     }
     const bool followed = wants("calls") || wants("functions") || wants("threads");
     if (!followed) return empty_.insert("calls"), kExitOk;
-    auto rows = CallRows::create(database_, names_, input_, {.calls = wants("calls"), .functions = wants("functions"), .fibres = words_.calls.fibres});
+    auto rows = CallRows::create(database_, names_, input_,
+                                 {.calls = wants("calls"), .functions = wants("functions"), .fibres = words_.calls.fibres});
     if (!rows) return report_error(rows.error());
     Status written;
     std::vector<CallThread> threads;
@@ -160,7 +164,8 @@ class Export {
                                                                    {kComplete, "0"},
                                                                    {"tables", fmt::format("{}", fmt::join(tables_, ","))}};
     const CallWords& calls = words_.calls;
-    for (const auto& [key, value] : {std::pair("cpu", &calls.cpus), {"pid", &calls.pids}, {"tid", &calls.tids}, {"comm", &calls.comms}, {"time", &calls.time}}) {
+    for (const auto& [key, value] :
+         {std::pair("cpu", &calls.cpus), {"pid", &calls.pids}, {"tid", &calls.tids}, {"comm", &calls.comms}, {"time", &calls.time}}) {
       if (!value->empty()) facts.emplace_back(key, *value);
     }
     if (request_.time.first != kTimeMin) facts.emplace_back("time_first_ns", std::to_string(request_.time.first.value));
@@ -206,7 +211,7 @@ class Export {
   uint64_t calls_ = 0, branches_ = 0, left_out_ = 0;
   uint64_t others_ = 0;     ///< rows of other tables that filters apply to, if neither calls nor branches are asked for
   std::string other_rows_;  ///< "0 gaps, 2 findings"
-  bool ended_ = false;  ///< by Ctrl-C
+  bool ended_ = false;      ///< by Ctrl-C
 };
 
 Result<std::set<std::string>> tables_of(const std::string& words) {
@@ -228,7 +233,8 @@ Result<std::set<std::string>> tables_of(const std::string& words) {
 Status leave_out_samples(const ExportWords& words, std::set<std::string>& tables) {
   if (words.calls.input.is_raw() || !tables.contains("samples") || !is_read_once(words.calls.input.path)) return {};
   if (words.tables != kDefaultTables)
-    return bad_option("--tables: the samples of a recording from a pipe cannot be read; write it to a file, or name other tables than samples");
+    return bad_option(
+        "--tables: the samples of a recording from a pipe cannot be read; write it to a file, or name other tables than samples");
   say_on_error("ptdecode: warning: the samples of a recording from a pipe are left out; to have them, write it to a file first\n");
   tables.erase("samples");
   return {};

@@ -17,8 +17,8 @@ struct ExportWords {
   std::string output;
   std::string tables{kDefaultTables};
 };
-/// Opens the recording and writes the database, which replaces a file at its path when it is complete. Says on standard error what was written.
-/// Returns the exit status.
+/// Opens the recording and writes the database, which replaces a file at its path when it is complete. Says on standard error what was
+/// written. Returns the exit status.
 [[nodiscard]] int write_database(const ExportWords& words);
 
 }  // namespace ptd::cli

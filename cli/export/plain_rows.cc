@@ -58,7 +58,8 @@ void put(Inserter& out, size_t column, const RowReader& row, ColumnType type) {
 }
 
 /// Opens a table. For a filter of names, one whose rows have a thread but no `comm` gets that column at its end; `columns` leave it out.
-Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view name, TableRequest request, std::vector<ColumnInfo>& columns) {
+Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view name, TableRequest request,
+                                             std::vector<ColumnInfo>& columns) {
   Result<std::unique_ptr<Table>> opened = open_table(input.recording(), name, request);
   if (!opened) return opened;
   columns = (*opened)->columns();
@@ -69,8 +70,8 @@ Result<std::unique_ptr<Table>> open_filtered(CallInput& input, std::string_view 
   return open_table(input.recording(), name, request);
 }
 
-/// Whether a switch is of the IN record that follows the OUT record of the one before, and names the same thread. The two are as near as the scheduler
-/// makes them; the next IN of a thread whose OUT is not recorded is not.
+/// Whether a switch is of the IN record that follows the OUT record of the one before, and names the same thread. The two are as near as
+/// the scheduler makes them; the next IN of a thread whose OUT is not recorded is not.
 bool is_of_in(const std::vector<ContextTrack::Switch>& switches, size_t at) {
   if (at < 2 || at >= switches.size()) return false;
   const ContextTrack::Switch &in = switches[at], &out = switches[at - 1];
@@ -96,7 +97,8 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
     listed += fmt::format("{}\"{}\"", listed.empty() ? "" : ",", column.name);
   }
   const std::string table = fmt::format("ptd_{}", name);
-  if (const Status made = database.run(fmt::format("CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY, {})", table, declared)); !made) return made;
+  if (const Status made = database.run(fmt::format("CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY, {})", table, declared)); !made)
+    return made;
   auto out = Inserter::create(database, table, listed);
   if (!out) return out.error();
   const WhoFilter filter(input.filter(), rows.columns());
@@ -111,9 +113,13 @@ Status write_plain_table(Database& database, CallInput& input, std::string_view 
   return {};
 }
 
-Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads, bool fibres) {
-  // The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
-  std::map<std::pair<int32_t, int32_t>, CallThread> sums;  // by tid and pid
+namespace {
+
+using ThreadSums = std::map<std::pair<int32_t, int32_t>, CallThread>;  // by tid and pid
+
+// The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
+ThreadSums sums_of(const std::vector<CallThread>& threads) {
+  ThreadSums sums;
   for (const CallThread& thread : threads) {
     if (thread.fibre != 0) continue;
     const auto [place, is_new] = sums.emplace(std::pair(thread.tid, thread.pid), thread);
@@ -121,39 +127,57 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
     CallThread& sum = place->second;
     if (is_bounded(thread.first)) sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
     sum.last = std::max(sum.last, thread.last);
-    for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
-                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps, &CallThread::folded, &CallThread::guessed})
+    for (uint64_t CallThread::*member :
+         {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns, &CallThread::instructions,
+          &CallThread::cycles, &CallThread::gaps, &CallThread::folded, &CallThread::guessed})
       sum.*member += thread.*member;
   }
-  if (Status added = fibres ? database.run("ALTER TABLE ptd_threads ADD COLUMN fibre INTEGER") : Status(); !added) return added;
-  const std::string columns = "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps,calls_too_deep,guessed_longjmps";
-  auto out = Inserter::create(database, "ptd_threads", columns + (fibres ? ",fibre" : ""));
-  if (!out) return out.error();
-  const auto insert = [&](int32_t pid, int32_t tid, const std::string& comm, const CallThread* times) {
-    Inserter& row = **out;
-    const auto number = [&row](size_t column, int64_t value, bool known) {
-      if (known) {
-        row.set(column, value);
-      } else {
-        row.set_null(column);
-      }
-    };
+  return sums;
+}
+
+// Writes rows of ptd_threads.
+class ThreadRows {
+ public:
+  ThreadRows(Inserter& out, bool fibres) : out_(out), fibres_(fibres) {}
+  // `times`: null if the trace has no flow of the thread.
+  Status insert(int32_t pid, int32_t tid, const std::string& comm, const CallThread* times) {
     number(0, pid, pid >= 0);
     number(1, tid, tid >= 0);
-    row.set(2, comm);
+    out_.set(2, comm);
     const CallThread none;
     const CallThread& t = times == nullptr ? none : *times;
-    const uint64_t values[] = {static_cast<uint64_t>(t.first.value), static_cast<uint64_t>(t.last.value), t.running_ns, t.off_cpu_ns, t.untraced_ns,
-                               t.lost_ns, t.instructions, t.cycles, t.gaps, t.folded, t.guessed};
-    constexpr size_t kLastTime = 8;
+    const bool ran = times != nullptr, timed = ran && is_bounded(t.last);
     size_t column = 3;
-    for (const uint64_t value : values) {
-      number(column, static_cast<int64_t>(value), times != nullptr && (column > kLastTime || is_bounded(t.last)));
-      ++column;
+    for (const TimeNs time : {t.first, t.last}) number(column++, time.value, timed);
+    for (const uint64_t ns : {t.running_ns, t.off_cpu_ns, t.untraced_ns, t.lost_ns}) number(column++, ns, timed);
+    for (const uint64_t count : {t.instructions, t.cycles, t.gaps, t.folded, t.guessed}) number(column++, count, ran);
+    if (fibres_) set_fibre(out_, column, t.fibre);
+    return out_.insert();
+  }
+
+ private:
+  template <typename Number>
+  void number(size_t column, Number value, bool known) {
+    if (known) {
+      out_.set(column, static_cast<int64_t>(value));
+    } else {
+      out_.set_null(column);
     }
-    if (fibres) set_fibre(row, column, t.fibre);
-    return row.insert();
-  };
+  }
+  Inserter& out_;
+  const bool fibres_;
+};
+
+}  // namespace
+
+Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads, bool fibres) {
+  ThreadSums sums = sums_of(threads);
+  if (Status added = fibres ? database.run("ALTER TABLE ptd_threads ADD COLUMN fibre INTEGER") : Status(); !added) return added;
+  const std::string columns =
+      "pid,tid,comm,first_ns,last_ns,running_ns,off_cpu_ns,untraced_ns,lost_ns,instructions,cycles,gaps,calls_too_deep,guessed_longjmps";
+  auto inserter = Inserter::create(database, "ptd_threads", columns + (fibres ? ",fibre" : ""));
+  if (!inserter) return inserter.error();
+  ThreadRows out(**inserter, fibres);
   TableRequest request;
   Result<std::unique_ptr<Table>> opened = open_table(input.recording(), "threads", request);
   if (!opened) return opened.error();
@@ -170,18 +194,20 @@ Status write_threads(Database& database, CallInput& input, const std::vector<Cal
       times = sums.lower_bound({tid, INT32_MIN});
       if (times != sums.end() && times->first.first != tid) times = sums.end();
     }
+    const bool ran = times != sums.end();
     if (filter.wanted(rows)) {
-      if (const Status status = insert(times == sums.end() ? pid : times->second.pid, tid, std::string(rows.text(2)), times == sums.end() ? nullptr : &times->second); !status) return status;
+      const std::string comm(rows.text(2));
+      if (Status status = out.insert(ran ? times->second.pid : pid, tid, comm, ran ? &times->second : nullptr); !status) return status;
     }
-    if (times != sums.end()) sums.erase(times);
+    if (ran) sums.erase(times);
   }
   for (const auto& [who, thread] : sums) {
-    if (const Status status = insert(who.second, who.first, "", &thread); !status) return status;
+    if (Status status = out.insert(who.second, who.first, "", &thread); !status) return status;
   }
   for (const CallThread& thread : threads) {
     if (thread.fibre == 0) continue;
-    const std::string comm = input.recording().comm_at(thread.tid, kTimeMax);
-    if (const Status status = insert(thread.pid, thread.tid, comm, &thread); !status) return status;
+    if (Status status = out.insert(thread.pid, thread.tid, input.recording().comm_at(thread.tid, kTimeMax), &thread); !status)
+      return status;
   }
   return {};
 }

@@ -5,11 +5,11 @@
 #include <functional>
 #include <string_view>
 
+#include "analysis/table/row_reader.h"
+#include "analysis/table/table.h"
 #include "cli/calls/call_input.h"
 #include "cli/export/database.h"
 #include "cli/export/export_names.h"
-#include "analysis/table/row_reader.h"
-#include "analysis/table/table.h"
 
 namespace ptd::cli {
 
@@ -21,8 +21,8 @@ namespace ptd::cli {
 /// Writes ptd_threads: the threads that the recording names, with the times in `threads` of those whose calls were followed. With
 /// `fibres`, also a row for each fibre, which has the column of that name.
 [[nodiscard]] Status write_threads(Database& database, CallInput& input, const std::vector<CallThread>& threads, bool fibres);
-/// Writes context_switches, in the order of time: two rows for each, with the times of its OUT and IN records, or twice that of the one record. Ctrl-C ends
-/// it early. Returns their number.
+/// Writes context_switches, in the order of time: two rows for each, with the times of its OUT and IN records, or twice that of the one
+/// record. Ctrl-C ends it early. Returns their number.
 [[nodiscard]] Result<uint64_t> write_switches(Database& database, ExportNames& names, CallInput& input);
 
 }  // namespace ptd::cli

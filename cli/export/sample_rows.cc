@@ -12,21 +12,61 @@ namespace ptd::cli {
 namespace {
 
 // Columns of the sources.
-enum : size_t { kTimeColumn, kCpuColumn, kPidColumn, kTidColumn, kComm, kSpace, kKind, kIp, kSymbol, kOffset, kModule, kTo, kToSymbol, kToOffset, kToModule, kInstructions, kMarks };
+enum : size_t {
+  kTimeColumn,
+  kCpuColumn,
+  kPidColumn,
+  kTidColumn,
+  kComm,
+  kSpace,
+  kKind,
+  kIp,
+  kSymbol,
+  kOffset,
+  kModule,
+  kTo,
+  kToSymbol,
+  kToOffset,
+  kToModule,
+  kInstructions,
+  kMarks
+};
 constexpr size_t kPeriod = kTo, kFields = kToSymbol, kEventNumber = kToOffset, kPayloadColumn = kInstructions, kAux = kMarks;
-const std::vector<std::string> kBranchColumns = {"time_ns", "cpu",    "pid",    "tid", "comm",      "space",     "flags",     "ip",           "symbol",
-                                                 "offset",  "module", "to",     "to_symbol", "to_offset", "to_module", "instructions", "marks"};
-const std::vector<std::string> kEventColumns = {"time_ns", "cpu",    "pid",    "tid", "comm",      "space",     "event",   "ip",  "symbol",
-                                                "offset",  "module", "to",     "to_symbol", "to_offset", "to_module", "payload", "aux"};
-const std::vector<std::string> kSampleColumns = {"time_ns", "cpu",    "pid",    "tid",    "comm",   "space", "event", "ip", "symbol",
-                                                 "offset",  "module", "period", "fields", "event_number"};
+const std::vector<std::string> kBranchColumns = {"time_ns",   "cpu",       "pid",       "tid",          "comm",   "space",
+                                                 "flags",     "ip",        "symbol",    "offset",       "module", "to",
+                                                 "to_symbol", "to_offset", "to_module", "instructions", "marks"};
+const std::vector<std::string> kEventColumns = {"time_ns",   "cpu",       "pid",       "tid",     "comm",   "space",
+                                                "event",     "ip",        "symbol",    "offset",  "module", "to",
+                                                "to_symbol", "to_offset", "to_module", "payload", "aux"};
+const std::vector<std::string> kSampleColumns = {"time_ns", "cpu",    "pid",    "tid",    "comm",   "space",  "event",
+                                                 "ip",      "symbol", "offset", "module", "period", "fields", "event_number"};
 
 // Columns that are written.
-enum : size_t { oId, oEvent, oThread, oComm, oFile, oSymbol, oOffset, oIp, oTime, oCpu, oToFile, oToSymbol, oToOffset, oToIp, oPeriod, oType, oInstructions,
-                oMarks, oFields, oNoAddress };
+enum : size_t {
+  oId,
+  oEvent,
+  oThread,
+  oComm,
+  oFile,
+  oSymbol,
+  oOffset,
+  oIp,
+  oTime,
+  oCpu,
+  oToFile,
+  oToSymbol,
+  oToOffset,
+  oToIp,
+  oPeriod,
+  oType,
+  oInstructions,
+  oMarks,
+  oFields,
+  oNoAddress
+};
 constexpr const char* kColumns =
-    "id,evsel_id,thread_id,comm_id,dso_id,symbol_id,sym_offset,ip,time,cpu,to_dso_id,to_symbol_id,to_sym_offset,to_ip,period,branch_type,insn_count,"
-    "marks,fields,no_address";
+    "id,evsel_id,thread_id,comm_id,dso_id,symbol_id,sym_offset,ip,time,cpu,to_dso_id,to_symbol_id,to_sym_offset,to_ip,period,branch_type,"
+    "insn_count,marks,fields,no_address";
 
 constexpr const char* kBranches = "branches";
 
@@ -34,12 +74,12 @@ constexpr int64_t kNotHere = -1;  // the event is in ptd_events only
 constexpr int64_t kNotMet = -2;
 
 /// The events that perf's export script has a table for, and its columns.
-const std::map<std::string, const char*> kSingleEvents = {{"ptwrite", "id,payload,exact_ip"}, {"cbr", "id,cbr,percent"},
-                                                          {"mwait", "id,hints,extensions"},   {"pwre", "id,cstate,subcstate,hw"},
-                                                          {"exstop", "id,exact_ip"},          {"pwrx", "id,deepest_cstate,last_cstate,wake_reason"}};
+const std::map<std::string, const char*> kSingleEvents = {
+    {"ptwrite", "id,payload,exact_ip"}, {"cbr", "id,cbr,percent"}, {"mwait", "id,hints,extensions"},
+    {"pwre", "id,cstate,subcstate,hw"}, {"exstop", "id,exact_ip"}, {"pwrx", "id,deepest_cstate,last_cstate,wake_reason"}};
 
-/// Returns the name in selected_events of an event of samples. perf's viewer takes every event for branches whose name up to a colon is `branches`, and
-/// ends with an error if there are two.
+/// Returns the name in selected_events of an event of samples. perf's viewer takes every event for branches whose name up to a colon is
+/// `branches`, and ends with an error if there are two.
 std::string listed_name(const std::string& sampled) {
   const std::string base = sampled.substr(0, sampled.find(':'));
   return base == kBranches || kSingleEvents.contains(base) ? "samples of " + sampled : sampled;
@@ -130,7 +170,8 @@ int64_t SampleRows::put_place(Source& source, size_t end, size_t first_column) {
   const size_t from = end == 0 ? kIp : kTo;
   const int64_t ip = rows.number(from, 0), offset = rows.number(from + 2, 0);
   const int32_t symbol = rows.name(from + 1);
-  const CodeKey key{symbol, rows.name(from + 3), symbol < 0 ? 0 : static_cast<uint32_t>(rows.number(kSpace, 0)), symbol < 0 ? 0 : ip - offset};
+  const CodeKey key{symbol, rows.name(from + 3), symbol < 0 ? 0 : static_cast<uint32_t>(rows.number(kSpace, 0)),
+                    symbol < 0 ? 0 : ip - offset};
   auto& last = source.last_code[end];
   if (last.key != key) {
     const auto [place, is_new] = source.codes[end].emplace(key, Code());
@@ -184,7 +225,8 @@ Status SampleRows::put(Source& source) {
   return source.kind == Source::events ? put_event(source, std::string(rows.text(kKind))) : Status{};
 }
 
-// What perf's export script unpacks of a payload: [linux] tools/perf/scripts/python/export-to-sqlite.py, [SDM] "PWRE Packet", "PWRX Packet".
+// What perf's export script unpacks of a payload: [linux] tools/perf/scripts/python/export-to-sqlite.py, [SDM] "PWRE Packet", "PWRX
+// Packet".
 Status SampleRows::put_event(const Source& source, const std::string& event) {
   Inserter& row = *events_.at(event);
   const auto payload = static_cast<uint64_t>(source.rows.number(kPayloadColumn, 0));
@@ -248,7 +290,8 @@ Status SampleRows::write_lists() {
   auto events = Inserter::create(database_, "selected_events", "id,name,sampled_name");
   auto types = Inserter::create(database_, "branch_types", "id,name,flags");
   if (!events || !types) return events ? types.error() : events.error();
-  Status status = database_.run("INSERT INTO selected_events VALUES (0,'unknown','unknown'); INSERT INTO branch_types VALUES (0,'no branch','')");
+  Status status =
+      database_.run("INSERT INTO selected_events VALUES (0,'unknown','unknown'); INSERT INTO branch_types VALUES (0,'no branch','')");
   for (size_t i = 0; i < events_listed_.size() && status; ++i) {
     const Event& event = events_listed_[i];
     (*events)->set(0, static_cast<int64_t>(i) + 1);

@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analysis/table/row_reader.h"
 #include "cli/calls/call_input.h"
 #include "cli/export/database.h"
 #include "cli/export/export_names.h"
-#include "analysis/table/row_reader.h"
 
 namespace ptd::cli {
 
@@ -62,7 +62,7 @@ class SampleRows {
     RowReader rows;
     int64_t time = 0;
     // Numbers of what the columns of names hold, by their index.
-    std::vector<int64_t> kinds;                            ///< of branches, or of events; of samples by number of the event
+    std::vector<int64_t> kinds;  ///< of branches, or of events; of samples by number of the event
     std::array<std::unordered_map<CodeKey, Code, CodeHash>, 2> codes;
     std::array<KnownCode, 2> last_code;
   };
@@ -92,8 +92,8 @@ class SampleRows {
   std::unique_ptr<Inserter> samples_;
   std::map<std::string, std::unique_ptr<Inserter>> events_;  ///< of the tables of single events
   std::vector<std::unique_ptr<Source>> sources_;
-  std::vector<Event> events_listed_;  ///< by id, from 1
-  int64_t branches_event_ = 0;        ///< id of the event of branches, 0: no row had it
+  std::vector<Event> events_listed_;             ///< by id, from 1
+  int64_t branches_event_ = 0;                   ///< id of the event of branches, 0: no row had it
   std::map<std::string, int64_t> branch_flags_;  ///< kinds of branches that were met
   Who who_;
   const Source* who_of_ = nullptr;

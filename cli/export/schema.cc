@@ -8,9 +8,9 @@ namespace ptd::cli {
 
 namespace {
 
-// [linux] tools/perf/scripts/python/export-to-sqlite.py names these tables and columns; its viewer (exported-sql-viewer.py) reads them. Ours are
-// the columns after perf's last one: their names must not be those of columns in other tables, because perf's queries do not qualify names. Every table and view
-// has a column `id`: the viewer reads a table in the order of it.
+// [linux] tools/perf/scripts/python/export-to-sqlite.py names these tables and columns; its viewer (exported-sql-viewer.py) reads them.
+// Ours are the columns after perf's last one: their names must not be those of columns in other tables, because perf's queries do not
+// qualify names. Every table and view has a column `id`: the viewer reads a table in the order of it.
 constexpr const char* kTables = R"sql(
 CREATE TABLE ptd_info (id INTEGER NOT NULL PRIMARY KEY, key TEXT, value TEXT);
 CREATE TABLE selected_events (id INTEGER NOT NULL PRIMARY KEY, name TEXT, sampled_name TEXT);
@@ -158,9 +158,10 @@ std::string power_view() {
   };
   return "CREATE VIEW power_events_view AS SELECT samples.id, time, cpu, selected_events.name AS event" + column("cbr", "cbr", "cbr") +
          column("cbr", "mhz", "mhz") + column("cbr", "percent", "percent") + column("mwait", "printf('%x', hints)", "hints_hex") +
-         column("mwait", "printf('%x', extensions)", "extensions_hex") + column("pwre", "cstate", "cstate") + column("pwre", "subcstate", "subcstate") +
-         column("pwre", "hw", "hw") + column("exstop", "exact_ip", "exact_ip") + column("pwrx", "deepest_cstate", "deepest_cstate") +
-         column("pwrx", "last_cstate", "last_cstate") + column("pwrx", kWakeReason, "wake_reason") +
+         column("mwait", "printf('%x', extensions)", "extensions_hex") + column("pwre", "cstate", "cstate") +
+         column("pwre", "subcstate", "subcstate") + column("pwre", "hw", "hw") + column("exstop", "exact_ip", "exact_ip") +
+         column("pwrx", "deepest_cstate", "deepest_cstate") + column("pwrx", "last_cstate", "last_cstate") +
+         column("pwrx", kWakeReason, "wake_reason") +
          " FROM samples INNER JOIN selected_events ON selected_events.id = evsel_id"
          " WHERE selected_events.name IN ('cbr','mwait','exstop','pwre','pwrx');\n";
 }

@@ -1,7 +1,7 @@
 // `ptdecode merge`: the results of all units of a plan as those of one recording.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "analysis/walk/recorded_steps.h"
@@ -33,8 +33,10 @@ Result<std::vector<std::string>> files_of(const MergeWords& words, const Recordi
   constexpr size_t kNamed = 8;
   const size_t count = missing.size();
   if (count > kNamed) missing.resize(kNamed);
-  return Error{ErrorCode::missing_part, fmt::format("{}: {} of {} units are missing there: {}{}; decode them with 'ptdecode unit {} NUMBER -o {}'", words.results, count,
-                                                    files.size(), fmt::join(missing, ", "), count > kNamed ? ", ..." : "", words.plan, words.results), 0};
+  return Error{ErrorCode::missing_part,
+               fmt::format("{}: {} of {} units are missing there: {}{}; decode them with 'ptdecode unit {} NUMBER -o {}'", words.results,
+                           count, files.size(), fmt::join(missing, ", "), count > kNamed ? ", ..." : "", words.plan, words.results),
+               0};
 }
 
 Status merge(const MergeWords& words, const Recording& plan) {
@@ -77,8 +79,9 @@ Command add_merge(CLI::App& app) {
   command.add_option("results", words->results, "the folder with the results of 'ptdecode unit'")->required();
   command.add_option("-o,--output", words->output, "the folder for the tables")->type_name("DIR")->required();
   command.footer(
-      "Writes edges, block_counts, gaps, events, calls, functions and findings, one object per line (TABLES.md): the same rows as the tables\n"
-      "of the whole recording, decoded on one machine. Calls that begin in one unit and end in another are one row. The trace is not read.");
+      "Writes edges, block_counts, gaps, events, calls, functions and findings, one object per line (TABLES.md): the same rows as the "
+      "tables of the whole recording, decoded on one machine. Calls that begin in one unit and end in another are one row. The trace is "
+      "not read.");
   return [words] { return run_merge(*words); };
 }
 

@@ -1,6 +1,7 @@
 // `ptdecode plan`: divides a recording into units that are decoded on their own.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 
 #include "cli/fleet/fleet_commands.h"
 #include "cli/options/exit_status.h"
@@ -28,7 +29,8 @@ std::string report_text(const PlanReport& report, const std::string& path) {
       "  trace    {:10.3f} MB, {} segments, {} units\n",
       path, report.file_bytes, static_cast<double>(report.trace_bytes) / kMega, report.segments, report.units);
   if (report.embedded_bytes != 0)
-    text += fmt::format("  embedded {:10.3f} MB of it, which no file holds as they are decoded\n", static_cast<double>(report.embedded_bytes) / kMega);
+    text += fmt::format("  embedded {:10.3f} MB of it, which no file holds as they are decoded\n",
+                        static_cast<double>(report.embedded_bytes) / kMega);
   for (const TraceFile& file : report.files) text += fmt::format("  needs    {} ({} bytes)\n", shown(file.path), file.size_bytes);
   return text;
 }
@@ -58,15 +60,20 @@ int run_plan(PlanWords words) {
 
 Command add_plan(CLI::App& app) {
   auto words = std::make_shared<PlanWords>();
-  CLI::App& command = *app.add_subcommand("plan", "Divide a recording into units that other machines decode, each from its part of the trace");
+  CLI::App& command =
+      *app.add_subcommand("plan", "Divide a recording into units that other machines decode, each from its part of the trace");
   command.add_option("recording", words->recording, "what to plan, as with -i");
   add_input_options(command, words->input);
   command.add_option("-o,--output", words->output, "the file to write")->type_name("FILE")->required();
   CLI::Option* units = command.add_option("--units", words->units, "about so many units in all")->check(CLI::Range(1, 1'000'000));
-  command.add_option("--unit-size", words->unit_mb, "about so many MiB of trace in a unit (default 128)")->type_name("MIB")->check(CLI::Range(1, 65536))->excludes(units);
+  command.add_option("--unit-size", words->unit_mb, "about so many MiB of trace in a unit (default 128)")
+      ->type_name("MIB")
+      ->check(CLI::Range(1, 65536))
+      ->excludes(units);
   command.footer(
-      "The plan contains the code of all mapped files, names, threads and the places of all sync points, and names the byte ranges of the\n"
-      "trace. A unit is decoded from the plan and its ranges alone: without the programs, and without perf. FLEET.md explains the rest.\n"
+      "The plan contains the code of all mapped files, names, threads and the places of all sync points, and names the byte ranges of "
+      "the trace. A unit is decoded from the plan and its ranges alone: without the programs, and without perf. FLEET.md explains the "
+      "rest.\n"
       "A plan opens with -i like any recording while its trace files are in their place.\n"
       "Examples:\n"
       "  ptdecode plan perf.data -o run.plan\n"

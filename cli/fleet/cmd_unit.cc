@@ -1,7 +1,7 @@
 // `ptdecode unit`: decodes one unit of a plan, or lists the units.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -39,7 +39,8 @@ nlohmann::ordered_json unit_json(const Recording& plan, uint32_t number) {
   json["end_offset_bytes"] = open ? unit.end_offset : unit.last_offset;
   nlohmann::ordered_json ranges = nlohmann::ordered_json::array();
   for (const FileRange& range : ranges_of(plan, unit)) {
-    ranges.push_back({{"file", trace_files_of(plan)[range.file].path}, {"offset_bytes", range.offset_bytes}, {"size_bytes", range.size_bytes}});
+    ranges.push_back(
+        {{"file", trace_files_of(plan)[range.file].path}, {"offset_bytes", range.offset_bytes}, {"size_bytes", range.size_bytes}});
   }
   json["ranges"] = std::move(ranges);
   return json;
@@ -47,7 +48,8 @@ nlohmann::ordered_json unit_json(const Recording& plan, uint32_t number) {
 
 int list(const UnitWords& words, const Recording& plan) {
   const auto count = static_cast<uint32_t>(units_of(plan).size());
-  if (words.format == "text") standard_output().write(fmt::format("{:>6} {:>6} {:>16} {:>16} {:>14}\n", "unit", "stream", "from", "to", "bytes to read"));
+  if (words.format == "text")
+    standard_output().write(fmt::format("{:>6} {:>6} {:>16} {:>16} {:>14}\n", "unit", "stream", "from", "to", "bytes to read"));
   for (uint32_t i = 0; i < count; ++i) {
     const nlohmann::ordered_json json = unit_json(plan, i);
     if (words.format == "json") {
@@ -56,8 +58,8 @@ int list(const UnitWords& words, const Recording& plan) {
     }
     uint64_t bytes = 0;
     for (const auto& range : json["ranges"]) bytes += range["size_bytes"].get<uint64_t>();
-    standard_output().write(fmt::format("{:>6} {:>6} {:>16} {:>16} {:>14}\n", i, json["stream"].get<uint32_t>(), json["first_offset_bytes"].get<uint64_t>(),
-                                        json["end_offset_bytes"].get<uint64_t>(), bytes));
+    standard_output().write(fmt::format("{:>6} {:>6} {:>16} {:>16} {:>14}\n", i, json["stream"].get<uint32_t>(),
+                                        json["first_offset_bytes"].get<uint64_t>(), json["end_offset_bytes"].get<uint64_t>(), bytes));
   }
   return kExitOk;
 }
@@ -69,7 +71,8 @@ Status decode(const UnitWords& words, const Recording& plan, uint32_t number) {
   const auto tables = open_unit_tables(plan, number, wanted, unit_file(words.output, number, "steps"), true);
   if (!tables) return tables.error();
   for (size_t i = 0; i < tables->size(); ++i) {
-    if (Status status = write_lines(*(*tables)[i], unit_file(words.output, number, std::string(kUnitTables[i]) + ".jsonl")); !status) return status;
+    if (Status status = write_lines(*(*tables)[i], unit_file(words.output, number, std::string(kUnitTables[i]) + ".jsonl")); !status)
+      return status;
   }
   return {};
 }
@@ -80,7 +83,8 @@ int run_unit(const UnitWords& words) {
   if (!words.unit) return list(words, **plan);
   const uint32_t number = *words.unit;
   if (number >= units_of(**plan).size())
-    return report_error({ErrorCode::invalid_argument, fmt::format("{} has no unit {}; it has {}", words.plan, number, units_of(**plan).size()), 0});
+    return report_error(
+        {ErrorCode::invalid_argument, fmt::format("{} has no unit {}; it has {}", words.plan, number, units_of(**plan).size()), 0});
   if (words.output.empty()) return report_error({ErrorCode::contradictory_options, "name the folder for the results with -o DIR", 0});
   const PlanUnit& unit = units_of(**plan)[number];
   if (const Status status = check_unit(**plan, unit); !status) return report_error(status.error());
@@ -99,12 +103,13 @@ Command add_unit(CLI::App& app) {
   command.add_option("plan", words->plan, "the plan, from 'ptdecode plan'")->required();
   command.add_option("unit", words->unit, "number of the unit, from 0; none: list the units");
   command.add_option("-o,--output", words->output, "the folder for the results")->type_name("DIR");
-  command.add_option("--trace", words->traces, "where a trace file of the plan is; for several files repeat it, in the order of the plan")->type_name("FILE");
+  command.add_option("--trace", words->traces, "where a trace file of the plan is; for several files repeat it, in the order of the plan")
+      ->type_name("FILE");
   add_format_option(command, words->format, "of the list of units: text, or json with the byte ranges of each");
   command.footer(
-      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md). 'ptdecode merge' uses unit-NUMBER.steps\n"
-      "and .steps.all to follow calls across units. The last file is unit-NUMBER.sums.json, with the sizes and hashes of the tables. Each file\n"
-      "appears when it is complete. Running the command again gives the same files.\n"
+      "Writes unit-NUMBER.edges.jsonl, .block_counts.jsonl, .gaps.jsonl and .events.jsonl (TABLES.md). 'ptdecode merge' uses "
+      "unit-NUMBER.steps and .steps.all to follow calls across units. The last file is unit-NUMBER.sums.json, with the sizes and hashes "
+      "of the tables. Each file appears when it is complete. Running the command again gives the same files.\n"
       "The trace file may be sparse: only the ranges of the unit are read (--json lists them).");
   return [words] { return run_unit(*words); };
 }

@@ -17,9 +17,11 @@ Result<std::unique_ptr<Recording>> open_plan(const std::string& path, const std:
   request.trace_files = traces;
   request.without_trace = without_trace;
   request.unit_by_unit = true;
-  auto opened = looks_like_bundle(path) ? open_recording(request) : Result<std::unique_ptr<Recording>>(Error{ErrorCode::invalid_argument, {}, 0});
+  auto opened =
+      looks_like_bundle(path) ? open_recording(request) : Result<std::unique_ptr<Recording>>(Error{ErrorCode::invalid_argument, {}, 0});
   if (!opened && !opened.error().message.empty()) return opened;
-  if (!opened || !is_plan(**opened)) return Error{ErrorCode::invalid_argument, path + ": not a plan; make one with 'ptdecode plan RECORDING -o FILE'", 0};
+  if (!opened || !is_plan(**opened))
+    return Error{ErrorCode::invalid_argument, path + ": not a plan; make one with 'ptdecode plan RECORDING -o FILE'", 0};
   return opened;
 }
 

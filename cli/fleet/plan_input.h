@@ -10,8 +10,10 @@
 
 namespace ptd::cli {
 
-/// Opens a plan. `traces`: OpenRequest::trace_files; without_trace as there. Errors: those of opening a bundle; invalid_argument if it is a recording and no plan.
-[[nodiscard]] Result<std::unique_ptr<Recording>> open_plan(const std::string& path, const std::vector<std::string>& traces, bool without_trace = false);
+/// Opens a plan. `traces`: OpenRequest::trace_files; without_trace as there. Errors: those of opening a bundle; invalid_argument if it is a
+/// recording and no plan.
+[[nodiscard]] Result<std::unique_ptr<Recording>> open_plan(const std::string& path, const std::vector<std::string>& traces,
+                                                           bool without_trace = false);
 /// A folder for results. Made with the object, unless it exists; removed with it if it was made so and has no files.
 class ResultFolder {
  public:

@@ -62,7 +62,8 @@ void add_value(const Column& column, size_t row, JsonLine& line) {
     case ColumnType::name: {
       const auto index = static_cast<size_t>(value_at<int32_t>(column, row));
       const NameSnapshot& names = column.names();
-      return line.text(name, {names.bytes.get() + names.offsets[index], static_cast<size_t>(names.offsets[index + 1] - names.offsets[index])});
+      return line.text(name,
+                       {names.bytes.get() + names.offsets[index], static_cast<size_t>(names.offsets[index + 1] - names.offsets[index])});
     }
   }
 }
@@ -113,11 +114,14 @@ Error bad_line(const std::string& file, uint64_t offset) {
 TableRequest unit_request(std::string_view table) {
   TableRequest request;
   if (table == "edges")
-    request.columns = {"count", "uncertain", "flags", "space", "ip", "symbol", "to", "to_symbol", "first_ns", "code", "code_offset", "to_code", "to_code_offset"};
+    request.columns = {"count",     "uncertain", "flags", "space",       "ip",      "symbol",        "to",
+                       "to_symbol", "first_ns",  "code",  "code_offset", "to_code", "to_code_offset"};
   if (table == "block_counts")
-    request.columns = {"count", "uncertain", "space", "ip", "symbol", "instructions", "size_bytes", "hash", "first_ns", "code", "code_offset"};
+    request.columns = {"count",      "uncertain", "space",    "ip",   "symbol",     "instructions",
+                       "size_bytes", "hash",      "first_ns", "code", "code_offset"};
   if (table == "gaps") request.columns = {"time_ns", "stream", "cpu", "pid", "tid", "reason", "ip", "symbol", "offset_bytes", "lost_bytes"};
-  if (table == "events") request.columns = {"time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "payload", "aux", "offset_bytes"};
+  if (table == "events")
+    request.columns = {"time_ns", "stream", "cpu", "pid", "tid", "event", "ip", "to", "payload", "aux", "offset_bytes"};
   return request;
 }
 

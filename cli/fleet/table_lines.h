@@ -20,7 +20,8 @@ inline constexpr std::string_view kUnitTables[] = {"edges", "block_counts", "gap
 /// Same as above, for a table that is open.
 [[nodiscard]] Status write_lines(Table& table, const std::string& path);
 
-/// Joins files of `table` in their order. Rows of edges and block_counts that differ only in count, uncertain, first_ns and names become one:
+/// Joins files of `table` in their order. Rows of edges and block_counts that differ only in count, uncertain, first_ns and names become
+/// one:
 /// the sums, the earliest moment and its names; the most frequent come first. Errors: bad_format, and those of WholeFile.
 [[nodiscard]] Status merge_lines(std::string_view table, const std::vector<std::string>& files, const std::string& path);
 

@@ -8,12 +8,12 @@
 
 namespace ptd::cli {
 
-/// Reads the tables of unit `unit` of the plan `plan` (plan_id()) in `folder`, and writes their sizes and hashes to unit-NUMBER.sums.json there.
-/// Errors: those of MappedFile and WholeFile.
+/// Reads the tables of unit `unit` of the plan `plan` (plan_id()) in `folder`, and writes their sizes and hashes to unit-NUMBER.sums.json
+/// there. Errors: those of MappedFile and WholeFile.
 [[nodiscard]] Status write_table_sums(const std::string& folder, uint64_t plan, uint32_t unit);
 
-/// Returns an error if the tables of a unit differ from the sums that write_table_sums() wrote. Errors: bad_format, wrong_recording for another plan
-/// or unit, bad_checksum for a table that differs, and those of MappedFile.
+/// Returns an error if the tables of a unit differ from the sums that write_table_sums() wrote. Errors: bad_format, wrong_recording for
+/// another plan or unit, bad_checksum for a table that differs, and those of MappedFile.
 [[nodiscard]] Status check_table_sums(const std::string& folder, uint64_t plan, uint32_t unit);
 
 }  // namespace ptd::cli

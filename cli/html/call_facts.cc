@@ -29,9 +29,9 @@ uint64_t start_of(size_t index) {
 
 PageLimits PageLimits::halved() const {
   PageLimits half = *this;
-  for (size_t PageLimits::* each : {&PageLimits::functions, &PageLimits::detailed, &PageLimits::frames, &PageLimits::changes, &PageLimits::regions, &PageLimits::mappings,
-                                    &PageLimits::findings, &PageLimits::rows, &PageLimits::streams, &PageLimits::images, &PageLimits::threads,
-                                    &PageLimits::name_bytes})
+  for (size_t PageLimits::*each : {&PageLimits::functions, &PageLimits::detailed, &PageLimits::frames, &PageLimits::changes,
+                                   &PageLimits::regions, &PageLimits::mappings, &PageLimits::findings, &PageLimits::rows,
+                                   &PageLimits::streams, &PageLimits::images, &PageLimits::threads, &PageLimits::name_bytes})
     half.*each = std::max<size_t>(half.*each / 2, 4);
   return half;
 }
@@ -115,7 +115,9 @@ nlohmann::json CallFacts::flame_json(const PageLimits& limits) {
   std::vector<uint64_t> largest(totals);
   std::sort(largest.begin(), largest.end(), std::greater<>());
   const uint64_t least = std::max<uint64_t>(1, largest.size() > limits.frames ? largest[limits.frames] + 1 : 0);
-  nlohmann::json json = {{"unit", input_.timed() ? "ns" : "instructions"}, {"all", used}, {"names", nlohmann::json::array()},
+  nlohmann::json json = {{"unit", input_.timed() ? "ns" : "instructions"},
+                         {"all", used},
+                         {"names", nlohmann::json::array()},
                          {"frames", nlohmann::json::array()}};
   std::unordered_map<std::string, size_t> names;
   std::vector<size_t> places(nodes.size());

@@ -11,8 +11,8 @@ namespace ptd::cli {
 
 /// How much goes into the page.
 struct PageLimits {
-  size_t functions = 1000, detailed = 60, frames = 6000, changes = 300, regions = 12, mappings = 400, findings = 200, rows = 48, streams = 256, images = 200,
-         threads = 500, name_bytes = 300;
+  size_t functions = 1000, detailed = 60, frames = 6000, changes = 300, regions = 12, mappings = 400, findings = 200, rows = 48,
+         streams = 256, images = 200, threads = 500, name_bytes = 300;
   /// Returns half of everything.
   [[nodiscard]] PageLimits halved() const;
 };

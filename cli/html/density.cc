@@ -89,16 +89,28 @@ nlohmann::json density_json(const Recording& recording, const std::vector<Stream
       add_bins(sum.instructions, counts.instructions, plus);
     }
     if (i < most) {
-      rows.push_back({{"name", stream_name(recording.streams()[i])}, {"kind", "stream"}, {"instructions", each.all_instructions}, {"gaps", each.all_gaps},
-                      {"interrupts", each.all_interrupts}, {"bins", each.instructions}, {"gap_bins", each.gaps}, {"interrupt_bins", each.interrupts}});
+      rows.push_back({{"name", stream_name(recording.streams()[i])},
+                      {"kind", "stream"},
+                      {"instructions", each.all_instructions},
+                      {"gaps", each.all_gaps},
+                      {"interrupts", each.all_interrupts},
+                      {"bins", each.instructions},
+                      {"gap_bins", each.gaps},
+                      {"interrupt_bins", each.interrupts}});
       continue;
     }
     rest.all_instructions += each.all_instructions, rest.all_gaps += each.all_gaps, rest.all_interrupts += each.all_interrupts;
-    add_bins(rest.instructions, each.instructions, plus), add_bins(rest.gaps, each.gaps, plus), add_bins(rest.interrupts, each.interrupts, plus);
+    add_bins(rest.instructions, each.instructions, plus), add_bins(rest.gaps, each.gaps, plus),
+        add_bins(rest.interrupts, each.interrupts, plus);
   }
   if (streams.size() > most)
-    rows.push_back({{"name", fmt::format("{} more", streams.size() - most)}, {"kind", "stream"}, {"instructions", rest.all_instructions},
-                    {"gaps", rest.all_gaps}, {"interrupts", rest.all_interrupts}, {"bins", rest.instructions}, {"gap_bins", rest.gaps},
+    rows.push_back({{"name", fmt::format("{} more", streams.size() - most)},
+                    {"kind", "stream"},
+                    {"instructions", rest.all_instructions},
+                    {"gaps", rest.all_gaps},
+                    {"interrupts", rest.all_interrupts},
+                    {"bins", rest.instructions},
+                    {"gap_bins", rest.gaps},
                     {"interrupt_bins", rest.interrupts}});
   std::vector<std::pair<StreamDensity::Thread, const StreamDensity::Counts*>> ranked;
   for (const auto& [who, counts] : threads) ranked.emplace_back(who, &counts);
@@ -107,14 +119,17 @@ nlohmann::json density_json(const Recording& recording, const std::vector<Stream
   for (size_t i = 0; i < ranked.size(); ++i) {
     const auto& [who, counts] = ranked[i];
     if (i < most) {
-      rows.push_back({{"name", thread_name(recording, who)}, {"kind", "thread"}, {"instructions", counts->all}, {"bins", counts->instructions}});
+      rows.push_back(
+          {{"name", thread_name(recording, who)}, {"kind", "thread"}, {"instructions", counts->all}, {"bins", counts->instructions}});
       continue;
     }
     other.all += counts->all;
     add_bins(other.instructions, counts->instructions, plus);
   }
   if (ranked.size() > most)
-    rows.push_back({{"name", fmt::format("{} more threads", ranked.size() - most)}, {"kind", "thread"}, {"instructions", other.all},
+    rows.push_back({{"name", fmt::format("{} more threads", ranked.size() - most)},
+                    {"kind", "thread"},
+                    {"instructions", other.all},
                     {"bins", other.instructions}});
   return {{"bins", kTimeBins}, {"rows", std::move(rows)}};
 }

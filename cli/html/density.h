@@ -18,7 +18,8 @@ using TimeBins = std::array<uint64_t, kTimeBins>;
 /// Returns the bin of a moment; kTimeBins if `span` is not bounded or does not contain it.
 [[nodiscard]] size_t bin_of(TimeNs time, Interval span);
 
-/// The counts of one stream, fed with its batches in order. Not thread-safe. Counts at most kMostThreads threads separately, and all others together.
+/// The counts of one stream, fed with its batches in order. Not thread-safe. Counts at most kMostThreads threads separately, and all others
+/// together.
 class StreamDensity {
  public:
   using Thread = std::pair<int32_t, int32_t>;  ///< pid, tid

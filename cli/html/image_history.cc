@@ -32,7 +32,7 @@ struct Change {
   SpaceId space;
   Ip ip;
   uint64_t size_bytes = 0;
-  uint32_t id = 0;      ///< of the section, or of the site
+  uint32_t id = 0;       ///< of the section, or of the site
   uint32_t version = 0;  ///< of the site, after the change
 };
 
@@ -61,8 +61,10 @@ std::vector<Change> changes_of(const Timeline& timeline) {
   std::vector<Change> changes;
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (section.live.first != kTimeMin) changes.push_back({section.live.first, ChangeKind::mapped, section.space, section.ip, section.size_bytes, id, 0});
-    if (section.live.last != kTimeMax) changes.push_back({section.live.last, ChangeKind::unmapped, section.space, section.ip, section.size_bytes, id, 0});
+    if (section.live.first != kTimeMin)
+      changes.push_back({section.live.first, ChangeKind::mapped, section.space, section.ip, section.size_bytes, id, 0});
+    if (section.live.last != kTimeMax)
+      changes.push_back({section.live.last, ChangeKind::unmapped, section.space, section.ip, section.size_bytes, id, 0});
   }
   for (SiteId id = 0; id < timeline.site_count(); ++id) {
     const Timeline::SiteInfo site = timeline.site(id);
@@ -93,7 +95,8 @@ std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Chang
     const Timeline::SiteInfo site = timeline.site(id);
     if (site.size_bytes != 0) pieces.push_back({site.space, site.ip.value, site.ip.value + (site.size_bytes - 1), kNoSection});
   }
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return std::tuple(a.space, a.first, a.last) < std::tuple(b.space, b.first, b.last); });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return std::tuple(a.space, a.first, a.last) < std::tuple(b.space, b.first, b.last); });
   std::vector<Region> regions;
   for (const Piece& piece : pieces) {
     if (piece.last < piece.first) continue;  // beyond the end of the address space
@@ -102,7 +105,8 @@ std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Chang
     if (!joins) regions.push_back({piece.space, piece.first, piece.last, {}, 0, 0, 0});
     Region& region = regions.back();
     region.last = std::max(region.last, piece.last);
-    const bool continues = !region.bands.empty() && (piece.first <= region.bands.back().last || piece.first - region.bands.back().last <= kBandGap);
+    const bool continues =
+        !region.bands.empty() && (piece.first <= region.bands.back().last || piece.first - region.bands.back().last <= kBandGap);
     if (!continues) region.bands.push_back({piece.first, piece.last, {}, {}});
     Band& band = region.bands.back();
     band.last = std::max(band.last, piece.last);
@@ -117,7 +121,8 @@ std::vector<Region> regions_of(const Timeline& timeline, const std::vector<Chang
     });
     if (after == regions.begin()) continue;
     Region& region = *std::prev(after);
-    const auto band = std::upper_bound(region.bands.begin(), region.bands.end(), change.ip.value, [](uint64_t ip, const Band& each) { return ip < each.first; });
+    const auto band = std::upper_bound(region.bands.begin(), region.bands.end(), change.ip.value,
+                                       [](uint64_t ip, const Band& each) { return ip < each.first; });
     if (band == region.bands.begin()) continue;
     std::prev(band)->changes.push_back(&change);
     ++region.changes;
@@ -135,7 +140,8 @@ double share_of(TimeNs time, Interval span) {
 /// The name of a section: of generated code, that of its function.
 std::string section_name(const Recording& recording, const Section& section) {
   if (!is_kernel_space(section.space) && is_generated_code(section.path)) {
-    const auto symbol = recording.symbolizer().find(section.space, section.ip, section.live.first == kTimeMin ? section.live.last : section.live.first);
+    const auto symbol =
+        recording.symbolizer().find(section.space, section.ip, section.live.first == kTimeMin ? section.live.last : section.live.first);
     if (symbol && symbol->start == section.ip) return std::string(symbol->name);
   }
   return section.path.empty() ? "(unnamed)" : section.path;
@@ -146,9 +152,14 @@ nlohmann::json mapping_json(const Recording& recording, const Band& band, Sectio
   const uint64_t end = section.ip.value + (section.size_bytes - 1);
   const double size = static_cast<double>(band.last - band.first) + 1;
   const auto height = [&](uint64_t address) { return static_cast<double>(address - band.first) / size; };
-  return {{"name", section_name(recording, section)}, {"first", fmt::format("{:x}", section.ip.value)}, {"size", section.size_bytes},
-          {"known", section.code.bytes.size()}, {"bottom", height(section.ip.value)}, {"top", height(end) + 1 / size},
-          {"from", share_of(section.live.first, span)}, {"to", share_of(section.live.last, span)},
+  return {{"name", section_name(recording, section)},
+          {"first", fmt::format("{:x}", section.ip.value)},
+          {"size", section.size_bytes},
+          {"known", section.code.bytes.size()},
+          {"bottom", height(section.ip.value)},
+          {"top", height(end) + 1 / size},
+          {"from", share_of(section.live.first, span)},
+          {"to", share_of(section.live.last, span)},
           {"appears", section.live.first == kTimeMin ? "" : moment_text(section.live.first)},
           {"ends", section.live.last == kTimeMax ? "" : moment_text(section.live.last)}};
 }
@@ -161,12 +172,14 @@ void add_cells(const Recording& recording, const Band& band, size_t rows, Interv
   std::map<size_t, std::map<SiteId, uint64_t>> sites;  // row -> site -> changes
   for (const Change* change : band.changes) {
     if (!is_site(*change)) continue;
-    const auto row = std::min(rows - 1, static_cast<size_t>(static_cast<double>(change->ip.value - band.first) / size * static_cast<double>(rows)));
+    const auto row =
+        std::min(rows - 1, static_cast<size_t>(static_cast<double>(change->ip.value - band.first) / size * static_cast<double>(rows)));
     ++sites[row][change->id];
     if (const size_t bin = bin_of(change->time, span); bin < kTimeBins) ++cells[{row, bin, change->kind}];
   }
   json["cells"] = json["labels"] = nlohmann::json::array();
-  for (const auto& [place, count] : cells) json["cells"].push_back({std::get<0>(place), std::get<1>(place), kKindNames[static_cast<size_t>(std::get<2>(place))], count});
+  for (const auto& [place, count] : cells)
+    json["cells"].push_back({std::get<0>(place), std::get<1>(place), kKindNames[static_cast<size_t>(std::get<2>(place))], count});
   for (const auto& [row, counts] : sites) {
     const auto most = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     const std::string name = site_symbol_text(recording, most->first);
@@ -177,11 +190,16 @@ void add_cells(const Recording& recording, const Band& band, size_t rows, Interv
 nlohmann::json band_json(const Recording& recording, const Band& band, Interval span, size_t most_mappings) {
   std::vector<SectionId> sections = band.sections;
   const Timeline& timeline = recording.timeline();
-  std::stable_sort(sections.begin(), sections.end(), [&](SectionId a, SectionId b) { return timeline.section(a).live.first < timeline.section(b).live.first; });
+  std::stable_sort(sections.begin(), sections.end(),
+                   [&](SectionId a, SectionId b) { return timeline.section(a).live.first < timeline.section(b).live.first; });
   const uint64_t size = band.last - band.first;  // minus 1
   const auto rows = static_cast<size_t>(std::min<uint64_t>(kBandRows, size / 16 + 1));
-  nlohmann::json json = {{"first", fmt::format("{:x}", band.first)}, {"last", fmt::format("{:x}", band.last)}, {"size", size + (size != ~uint64_t{0} ? 1 : 0)},
-                         {"rows", rows}, {"sections", sections.size()}, {"mappings", nlohmann::json::array()}};
+  nlohmann::json json = {{"first", fmt::format("{:x}", band.first)},
+                         {"last", fmt::format("{:x}", band.last)},
+                         {"size", size + (size != ~uint64_t{0} ? 1 : 0)},
+                         {"rows", rows},
+                         {"sections", sections.size()},
+                         {"mappings", nlohmann::json::array()}};
   const size_t count = std::min(sections.size(), most_mappings);
   for (size_t i = 0; i < count; ++i) json["mappings"].push_back(mapping_json(recording, band, sections[i * sections.size() / count], span));
   add_cells(recording, band, rows, span, json);
@@ -198,9 +216,15 @@ nlohmann::json region_json(const Recording& recording, const Region& region, Int
     bands.resize(kRegionBands);
     std::sort(bands.begin(), bands.end(), [](const Band* a, const Band* b) { return a->first < b->first; });
   }
-  nlohmann::json json = {{"space", space_label(recording, region.space)}, {"first", fmt::format("{:x}", region.first)}, {"last", fmt::format("{:x}", region.last)},
-                         {"sections", region.sections}, {"changes", region.changes}, {"all_bands", region.bands.size()}, {"bands", nlohmann::json::array()}};
-  for (const Band* band : bands) json["bands"].push_back(band_json(recording, *band, span, std::max<size_t>(most_mappings / bands.size(), 4)));
+  nlohmann::json json = {{"space", space_label(recording, region.space)},
+                         {"first", fmt::format("{:x}", region.first)},
+                         {"last", fmt::format("{:x}", region.last)},
+                         {"sections", region.sections},
+                         {"changes", region.changes},
+                         {"all_bands", region.bands.size()},
+                         {"bands", nlohmann::json::array()}};
+  for (const Band* band : bands)
+    json["bands"].push_back(band_json(recording, *band, span, std::max<size_t>(most_mappings / bands.size(), 4)));
   return json;
 }
 
@@ -214,8 +238,8 @@ std::string mapping_text(const Timeline& timeline, const Change& change, TimeNs 
   const SectionId id = timeline.section_at(change.space, change.ip, when);
   if (id == kNoSection) return "(nothing is mapped)";
   const Section& section = timeline.section(id);
-  return fmt::format("({} of {} from offset {:#x})", size_text(section.size_bytes), section.path.empty() ? "an unnamed mapping" : section.path,
-                     section.file_offset_bytes);
+  return fmt::format("({} of {} from offset {:#x})", size_text(section.size_bytes),
+                     section.path.empty() ? "an unnamed mapping" : section.path, section.file_offset_bytes);
 }
 
 nlohmann::json change_json(const Recording& recording, const Change& change, Interval span) {
@@ -235,9 +259,15 @@ nlohmann::json change_json(const Recording& recording, const Change& change, Int
     before = is_code ? code_text(recording, change, last) : mapping_text(timeline, change, last);
     after = is_code ? code_text(recording, change, next) : mapping_text(timeline, change, next);
   }
-  return {{"time", moment_text(change.time)}, {"at", share_of(change.time, span)}, {"kind", kKindNames[static_cast<size_t>(change.kind)]},
-          {"space", space_label(recording, change.space)}, {"ip", fmt::format("{:x}", change.ip.value)}, {"size", change.size_bytes}, {"name", name},
-          {"before", before}, {"after", after}};
+  return {{"time", moment_text(change.time)},
+          {"at", share_of(change.time, span)},
+          {"kind", kKindNames[static_cast<size_t>(change.kind)]},
+          {"space", space_label(recording, change.space)},
+          {"ip", fmt::format("{:x}", change.ip.value)},
+          {"size", change.size_bytes},
+          {"name", name},
+          {"before", before},
+          {"after", after}};
 }
 
 /// Evenly spaced ones of each kind, in order of time; rare kinds are complete.
@@ -264,10 +294,10 @@ nlohmann::json marks_json(const Timeline& timeline, const std::vector<Change>& c
     std::string what = change.kind == ChangeKind::patched ? "text pokes and patches" : "code created or removed";
     if (!is_site(change)) {
       const std::string& path = timeline.section(change.id).path;
-      what = path.starts_with("bpf_")            ? "BPF programs loaded or freed"
-             : is_kernel_space(change.space)     ? "modules loaded or removed"
-             : is_generated_code(path)           ? "generated code"
-                                                 : "files mapped or unmapped";
+      what = path.starts_with("bpf_")        ? "BPF programs loaded or freed"
+             : is_kernel_space(change.space) ? "modules loaded or removed"
+             : is_generated_code(path)       ? "generated code"
+                                             : "files mapped or unmapped";
     }
     auto& [bins, all] = marks[what];
     ++all;
@@ -287,10 +317,15 @@ nlohmann::json image_history_json(const Recording& recording, Interval span, con
   std::stable_sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) {
     return std::pair(a.changes, a.mapped_bytes) > std::pair(b.changes, b.mapped_bytes);
   });
-  nlohmann::json json = {{"sections", timeline.section_count()}, {"places", timeline.site_count()}, {"all_changes", changes.size()},
-                         {"all_regions", regions.size()}, {"marks", marks_json(timeline, changes, span)},
-                         {"regions", nlohmann::json::array()}, {"changes", nlohmann::json::array()}};
-  for (size_t i = 0; i < regions.size() && i < limits.regions; ++i) json["regions"].push_back(region_json(recording, regions[i], span, limits.mappings));
+  nlohmann::json json = {{"sections", timeline.section_count()},
+                         {"places", timeline.site_count()},
+                         {"all_changes", changes.size()},
+                         {"all_regions", regions.size()},
+                         {"marks", marks_json(timeline, changes, span)},
+                         {"regions", nlohmann::json::array()},
+                         {"changes", nlohmann::json::array()}};
+  for (size_t i = 0; i < regions.size() && i < limits.regions; ++i)
+    json["regions"].push_back(region_json(recording, regions[i], span, limits.mappings));
   for (const Change* change : chosen(changes, limits.changes)) json["changes"].push_back(change_json(recording, *change, span));
   return json;
 }

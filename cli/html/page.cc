@@ -13,11 +13,16 @@ namespace {
 std::string html_text(std::string_view text) {
   std::string out;
   for (const char letter : shown(text)) {
-    if (letter == '&') out += "&amp;";
-    else if (letter == '<') out += "&lt;";
-    else if (letter == '>') out += "&gt;";
-    else if (letter == '"') out += "&quot;";
-    else out += letter;
+    if (letter == '&')
+      out += "&amp;";
+    else if (letter == '<')
+      out += "&lt;";
+    else if (letter == '>')
+      out += "&gt;";
+    else if (letter == '"')
+      out += "&quot;";
+    else
+      out += letter;
   }
   return out;
 }
@@ -56,10 +61,14 @@ std::string script_json(const nlohmann::json& json) {
   std::string out;
   out.reserve(text.size());
   for (const char letter : text) {
-    if (letter == '<') out += "\\u003c";
-    else if (letter == '>') out += "\\u003e";
-    else if (letter == '&') out += "\\u0026";
-    else out += letter;
+    if (letter == '<')
+      out += "\\u003c";
+    else if (letter == '>')
+      out += "\\u003e";
+    else if (letter == '&')
+      out += "\\u0026";
+    else
+      out += letter;
   }
   return out;
 }
@@ -77,7 +86,8 @@ std::string page_text(std::string_view title, const nlohmann::json& data) {
     } else if (line == "@DATA@\n") {
       out += script_json(data);
     } else if (line == "@SCRIPT@\n") {
-      for (const char* file : {"base.js", "summary.js", "timeline.js", "functions.js", "flame.js", "image.js", "main.js"}) out += page_file(file);
+      for (const char* file : {"base.js", "summary.js", "timeline.js", "functions.js", "flame.js", "image.js", "main.js"})
+        out += page_file(file);
     } else {
       out += line;
     }

@@ -11,9 +11,10 @@
 
 namespace ptd::cli {
 
-/// Open calls by thread; of calls deeper than kMaxDepth, only the number and the innermost function are kept. Follows the rules of CallTree: a
-/// return ends the call that awaits it and all calls inside it; an exception, and a jump or return into the middle of an open function (longjmp),
-/// end all calls inside that function; any other return ends all. Functions are given by their first address, 0 if it is not known.
+/// Open calls by thread; of calls deeper than kMaxDepth, only the number and the innermost function are kept. Follows the rules of
+/// CallTree: a return ends the call that awaits it and all calls inside it; an exception, and a jump or return into the middle of an open
+/// function (longjmp), end all calls inside that function; any other return ends all. Functions are given by their first address, 0 if it
+/// is not known.
 class CallStacks {
  public:
   /// Where a call or jump goes.
@@ -121,7 +122,7 @@ class CallStacks {
     SavedPlaces saved;
     BoundedSearch search;
     uint64_t calls = 0;
-    uint64_t deeper = 0;  ///< calls inside of those of `frames`
+    uint64_t deeper = 0;                       ///< calls inside of those of `frames`
     uint64_t deepest = 0, deepest_return = 0;  ///< their innermost function; where it returns to, 0: not known
   };
   /// Nothing is known but the innermost function.

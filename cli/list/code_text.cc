@@ -65,7 +65,8 @@ namespace {
 
 /// One line for each instruction: `line(ip, code, bytes, text)`, or `line` of a place without bytes.
 template <typename Line, typename Absent>
-std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax, const Line& line, const Absent& absent) {
+std::string code_lines(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax, const Line& line,
+                       const Absent& absent) {
   CodeView view(recording.timeline());
   const Disassembler disassembler(syntax(att_syntax));
   std::string text;
@@ -107,7 +108,8 @@ std::string instructions_text(const Recording& recording, CodeSpot spot, uint64_
 
 namespace {
 
-/// Reads the instructions of a space at a moment: those of the latest content possible then, with the bytes of `version`, if given, in their place.
+/// Reads the instructions of a space at a moment: those of the latest content possible then, with the bytes of `version`, if given, in
+/// their place.
 class InsnReader {
  public:
   InsnReader(const Recording& recording, SpaceId space, TimeNs when, PlacedBytes version = {})
@@ -153,7 +155,8 @@ std::optional<Ip> covering_instruction(const Recording& recording, InsnReader& r
   return reader.covering(symbol->start, spot.ip);
 }
 
-/// The first instructions that begin in `size_bytes` at a place, after the one within which it lies, joined by "; "; "..." if there are more.
+/// The first instructions that begin in `size_bytes` at a place, after the one within which it lies, joined by "; "; "..." if there are
+/// more.
 std::string line_at(const Recording& recording, InsnReader& reader, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
   constexpr int kListed = 6;  // a line stays one that can be read
   const Disassembler disassembler(syntax(att_syntax));
@@ -189,7 +192,8 @@ std::string version_line(const Recording& recording, SiteId site, uint32_t numbe
 namespace {
 
 // The mappings `ids` that followed each other at an address, in order of time; empty if there was only one.
-std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
+std::string mappings_text(const Recording& recording, std::vector<SectionId> ids, SpaceId space, Ip ip, uint64_t size_bytes,
+                          bool att_syntax) {
   const Timeline& timeline = recording.timeline();
   if (ids.size() < 2) return {};
   std::stable_sort(ids.begin(), ids.end(),
@@ -240,7 +244,8 @@ std::string range_mappings_text(const Recording& recording, SpaceId space, Ip ip
     if (i == 0 || ids != before) text += mappings_text(recording, ids, space, Ip{places[i]}, end - places[i], att_syntax);
     before = std::move(ids);
   }
-  if (places.size() > kListedVersions) text += fmt::format("and {} more addresses at which mappings begin or end\n", places.size() - kListedVersions);
+  if (places.size() > kListedVersions)
+    text += fmt::format("and {} more addresses at which mappings begin or end\n", places.size() - kListedVersions);
   return text;
 }
 

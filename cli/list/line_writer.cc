@@ -79,9 +79,7 @@ bool LineWriter::context_wanted() {
   return among(options_.comms, recording_.comm_at(mark_.tid, mark_.time.first));
 }
 
-bool LineWriter::symbol_wanted(Ip ip) {
-  return symbols_.wanted(mark_.space, ip, mark_.time.first, options_.symbols);
-}
+bool LineWriter::symbol_wanted(Ip ip) { return symbols_.wanted(mark_.space, ip, mark_.time.first, options_.symbols); }
 
 CallStacks::Target LineWriter::call_target(Ip ip) {
   CallStacks::Target target{ip, function_at(ip), symbols_.is_landing(mark_.space, ip, mark_.time.first)};

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "analysis/names/branch_kind.h"
 #include "cli/cache/node_cache.h"
 #include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
-#include "analysis/names/branch_kind.h"
 #include "cli/list/call_stacks.h"
 #include "cli/options/script_options.h"
 #include "cli/text/output.h"

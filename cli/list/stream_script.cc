@@ -28,7 +28,8 @@ bool is_flow(const Event& event) {
 
 uint64_t period_in_ns(const ItraceOptions& itrace, const TimeConversion& time) {
   if (itrace.unit != PeriodUnit::ticks || !time.valid()) return itrace.period;
-  return static_cast<uint64_t>(std::max<unsigned __int128>((static_cast<unsigned __int128>(itrace.period) * time.time_mult) >> time.time_shift, 1));
+  return static_cast<uint64_t>(
+      std::max<unsigned __int128>((static_cast<unsigned __int128>(itrace.period) * time.time_mult) >> time.time_shift, 1));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ class StreamScript {
   [[nodiscard]] bool shown(const Event& event) const;
 
   const ScriptOptions& options_;
-  /// Branches in a line of -F brstack. Each branch is in one line; the flow between the last of one line and the first of the next is not shown.
+  /// Branches in a line of -F brstack. Each branch is in one line; the flow between the last of one line and the first of the next is not
+  /// shown.
   static constexpr size_t kMostStacked = 256;
   const bool addresses_only_, call_tree_, stacks_, follows_branches_;
   LineWriter writer_;
@@ -72,7 +73,7 @@ class StreamScript {
   bool sample_due_ = false;
   bool flowing_ = false;  ///< the flow goes on from the last block
   FlowCursor cursor_;
-  TimeNs last_time_;      ///< end of the last --time range
+  TimeNs last_time_;  ///< end of the last --time range
 };
 
 }  // namespace ptd::cli

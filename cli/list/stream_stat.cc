@@ -190,11 +190,13 @@ namespace {
 
 std::string windows_text(const StreamStat& stat) {
   std::string text;
-  for (const auto& [event, count] : stat.windows) text += fmt::format("  {}, one for each sample of {}\n", counted(count, "window"), shown(event));
+  for (const auto& [event, count] : stat.windows)
+    text += fmt::format("  {}, one for each sample of {}\n", counted(count, "window"), shown(event));
   if (!text.empty() && stat.window_bytes != stat.info.size_bytes)
     text += fmt::format("    {} bytes, of which later windows repeat {}\n", stat.window_bytes, stat.window_bytes - stat.info.size_bytes);
   if (stat.undecoded_windows != 0)
-    text += fmt::format("    {} without a PSB, which cannot be decoded; record with a lower psb_period, or larger windows\n", stat.undecoded_windows);
+    text += fmt::format("    {} without a PSB, which cannot be decoded; record with a lower psb_period, or larger windows\n",
+                        stat.undecoded_windows);
   return text;
 }
 
@@ -203,8 +205,7 @@ std::string flow_text(const StreamStat& stat) {
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (stat.events[i] != 0) text += fmt::format("    {:<18} {:>13}\n", name(static_cast<EventKind>(i)), stat.events[i]);
   }
-  if (stat.int3_hits != 0)
-    text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe)\n", "of them int3", stat.int3_hits);
+  if (stat.int3_hits != 0) text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe)\n", "of them int3", stat.int3_hits);
   text += "  code\n";
   for (const ShownFlag& shown : kShownFlags) {
     const size_t bit = bit_of(shown.flag);
@@ -246,9 +247,10 @@ std::string stat_text(const StreamStat& stat) {
   const bool is_core = !stat.info.core.empty();
   const std::string_view protocol = arm::name(stat.info.protocol);
   const bool named = stat.info.source.starts_with(protocol);  // "ETMv4 of cpu 0", of a recording by perf
-  std::string text = stat.info.source.empty() ? std::string()
-                                              : fmt::format("{}{}{}, id 0x{:x}{}{}\n", stat.info.source, named ? "" : ", ", named ? "" : protocol,
-                                                            stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
+  std::string text = stat.info.source.empty()
+                         ? std::string()
+                         : fmt::format("{}{}{}, id 0x{:x}{}{}\n", stat.info.source, named ? "" : ", ", named ? "" : protocol,
+                                       stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
   text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
                       stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
                       time_text(stat.info.time));

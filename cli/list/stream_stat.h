@@ -29,7 +29,7 @@ struct StreamStat {
   std::array<uint64_t, kEventKinds> events{};
   std::array<uint64_t, kBlockFlagBits> flagged_blocks{}, flagged_instructions{};  ///< by bit of Block::flags
   uint64_t uncertain_instructions = 0;
-  std::map<std::string, uint64_t> windows;          ///< AUX samples by event
+  std::map<std::string, uint64_t> windows;           ///< AUX samples by event
   uint64_t window_bytes = 0, undecoded_windows = 0;  ///< bytes with repetitions; windows without a PSB
   GapTally gaps;
 

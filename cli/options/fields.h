@@ -28,8 +28,8 @@ enum class Field : uint32_t {
   callindent = 1U << 16,
   mark = 1U << 17,  ///< ours: how sure the decoder is of the code ("ambiguous", "suspect", "healed", ...)
   srcline = 1U << 18,
-  tod = 1U << 19,      ///< times as time of day
-  brstack = 1U << 20,  ///< branches by the stack, for perf2bolt
+  tod = 1U << 19,          ///< times as time of day
+  brstack = 1U << 20,      ///< branches by the stack, for perf2bolt
   machine_pid = 1U << 21,  ///< the process that runs the guest
   vcpu = 1U << 22,         ///< the guest's cpu
 };

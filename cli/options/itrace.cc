@@ -80,7 +80,8 @@ Status take_period(std::string_view& rest, ItraceOptions& options) {
   } else if (starts("t")) {
     options.unit = PeriodUnit::ticks;
   } else if (!rest.empty()) {
-    return bad_option(fmt::format("--itrace: '{}' is not a unit for a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
+    return bad_option(
+        fmt::format("--itrace: '{}' is not a unit for a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
   }
   if (!scale(options.period, factor)) return bad_option("--itrace: the period is too large");
   return {};

@@ -1,9 +1,9 @@
 // Options that every command has: see options.h.
 #include "cli/options/options.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -26,13 +26,16 @@ constexpr const char *kInputGroup = "Input", *kRawGroup = "Raw captures", *kGues
 
 void add_guest_options(CLI::App& command, InputOptions& input) {
   const std::string guests = kGuestGroup;
-  command.add_option("--guestmount", input.guestmount, "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
+  command
+      .add_option("--guestmount", input.guestmount,
+                  "folder with the root file system of each guest at DIR/PID; PID is the process that runs it")
       ->check(CLI::ExistingDirectory)
       ->group(guests)
       ->type_name("DIR");
   command
-      .add_option("--guestkallsyms", input.guestkallsyms,
-                  "a copy of the guest's /proc/kallsyms; code is read from the copies of its /proc/kcore and /proc/modules in the same folder")
+      .add_option(
+          "--guestkallsyms", input.guestkallsyms,
+          "a copy of the guest's /proc/kallsyms; code is read from the copies of its /proc/kcore and /proc/modules in the same folder")
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
@@ -40,7 +43,9 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
-  command.add_option("--guestvmlinux", input.guestvmlinux, "the guest's vmlinux, if there is no copy of its /proc/kcore; its code is marked assumed")
+  command
+      .add_option("--guestvmlinux", input.guestvmlinux,
+                  "the guest's vmlinux, if there is no copy of its /proc/kcore; its code is marked assumed")
       ->check(CLI::ExistingFile)
       ->group(guests)
       ->type_name("FILE");
@@ -48,35 +53,52 @@ void add_guest_options(CLI::App& command, InputOptions& input) {
 
 void add_raw_options(CLI::App& command, InputOptions& input, CLI::Option* path) {
   const std::string raw = kRawGroup;
-  CLI::Option* pt = command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
-      ->group(raw)
-      ->type_name("FILE")
-      ->excludes(path);
-  command.add_option("--winipt", input.winipt_path, "trace of a Windows process from ipt.sys, as 'ipttool --trace PID FILE' writes it, instead of -i")
+  CLI::Option* pt = command
+                        .add_option("--pt", input.pt_path,
+                                    "Intel PT bytes without a container, instead of -i; without times unless --clock-freq is given")
+                        ->group(raw)
+                        ->type_name("FILE")
+                        ->excludes(path);
+  command
+      .add_option("--winipt", input.winipt_path,
+                  "trace of a Windows process from ipt.sys, as 'ipttool --trace PID FILE' writes it, instead of -i")
       ->group(raw)
       ->type_name("FILE")
       ->excludes(path)
       ->excludes(pt);
-  command.add_option("--modules", input.modules_path,
-                     "modules of that process: CSV (BaseAddress,ModuleMemorySize,FileName), or the output of WinDbg's 'lm f'; the files are searched "
-                     "below --symfs and in the list's folder")
+  command
+      .add_option(
+          "--modules", input.modules_path,
+          "modules of that process: CSV (BaseAddress,ModuleMemorySize,FileName), or the output of WinDbg's 'lm f'; the files are searched "
+          "below --symfs and in the list's folder")
       ->group(raw)
       ->type_name("LIST");
   command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
       ->group(raw)
       ->type_name("F/M/S");
-  command.add_option("--image", input.images, "code bytes, also of a CoreSight snapshot: FILE[,off=N,size=N]@ADDR, or an ELF file that names its addresses (repeatable)")
+  command
+      .add_option(
+          "--image", input.images,
+          "code bytes, also of a CoreSight snapshot: FILE[,off=N,size=N]@ADDR, or an ELF file that names its addresses (repeatable)")
       ->allow_extra_args(false)
       ->group(raw)
       ->type_name("IMAGE");
   command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
       ->group(raw)
       ->type_name("FILES");
-  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX); default of --winipt: from the file")->group(raw)->type_name("N/D");
-  command.add_option("--clock-freq", input.clock_freq, "frequency of the TSC (--pt, --winipt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
+  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX); default of --winipt: from the file")
+      ->group(raw)
+      ->type_name("N/D");
+  command
+      .add_option("--clock-freq", input.clock_freq,
+                  "frequency of the TSC (--pt, --winipt), or of the timestamps of a CoreSight snapshot or capture file: 2.4GHz")
       ->group(raw)
       ->type_name("HZ");
-  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq; default of --winipt: from the file, else measured from the packets")->group(raw)->check(CLI::Range(0, 15));
+  command
+      .add_option("--mtc-freq", input.mtc_period,
+                  "IA32_RTIT_CTL.MTCFreq; default of --winipt: from the file, else measured from the packets")
+      ->group(raw)
+      ->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 }
 
@@ -131,8 +153,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->group(in)
       ->type_name("DIR");
   command
-      .add_option("--stash", input.stash,
-                  "folder with the code saved at recording time (default: see 'ptdecode stash --help'; off: none)")
+      .add_option("--stash", input.stash, "folder with the code saved at recording time (default: see 'ptdecode stash --help'; off: none)")
       ->group(in)
       ->type_name("DIR");
 
@@ -141,9 +162,16 @@ void add_input_options(CLI::App& command, InputOptions& input) {
 
   const std::string how = "Decoding";
   command.add_flag("--no-time", input.no_time, "ignore all times: only the packets choose between versions of code")->group(how);
-  command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us (ns, us, ms, s)")->group(how)->type_name("TIME");
-  command.add_flag("--freeze", input.freeze, "ignore text pokes: patched code keeps its first bytes. Code that is mapped, loaded or compiled (JIT) later is still used")->group(how);
-  command.add_flag("--strict", input.strict, "exit with 3 if flow was lost, or if records, files or times of packets contradict each other")->group(how);
+  command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us (ns, us, ms, s)")
+      ->group(how)
+      ->type_name("TIME");
+  command
+      .add_flag("--freeze", input.freeze,
+                "ignore text pokes: patched code keeps its first bytes. Code that is mapped, loaded or compiled (JIT) later is still used")
+      ->group(how);
+  command
+      .add_flag("--strict", input.strict, "exit with 3 if flow was lost, or if records, files or times of packets contradict each other")
+      ->group(how);
   command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error; warnings remain")->group(how);
   command.add_option("--drop-poke", input.drop_poke, "pretend that every N-th TEXT_POKE record was lost")->group("")->type_name("N[,SEED]");
   command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
@@ -182,7 +210,8 @@ Result<OpenRequest> open_options(const InputOptions& input) {
       if (options.process_symfs[pid].back().empty()) return bad_option(fmt::format("--symfs: '{}' names no folder after '='", word));
     }
   }
-  for (const std::string& root : options.symfs) warn_of_missing_folder(input, "--symfs", root, "files are searched at their recorded paths");
+  for (const std::string& root : options.symfs)
+    warn_of_missing_folder(input, "--symfs", root, "files are searched at their recorded paths");
   for (const auto& [pid, roots] : options.process_symfs) {
     for (const std::string& root : roots) warn_of_missing_folder(input, "--symfs", root, "no files of its process are found in it");
   }

@@ -27,8 +27,8 @@ struct InputOptions {
   bool no_debuginfod = false;
   bool no_time = false, freeze = false, no_anchors = false;
   std::string slack, drop_poke;
-  bool strict = false;  ///< gaps make the exit status 3
-  bool quiet = false;   ///< no progress, no summary
+  bool strict = false;       ///< gaps make the exit status 3
+  bool quiet = false;        ///< no progress, no summary
   bool is_repeated = false;  ///< opened again: the warnings have been said
 
   /// Returns the options with which the recording is opened again.

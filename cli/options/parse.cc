@@ -54,8 +54,8 @@ Result<pt::CpuId> parse_cpu(std::string_view text) {
 }
 
 Result<AssumedMapping> parse_map(std::string_view text) {
-  const Error wrong =
-      bad_option(fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
+  const Error wrong = bad_option(
+      fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
   std::string_view rest = text;
   uint64_t pid = 0;
   if (!to_number(cut(rest, ':'), pid, 10) || pid == 0 || pid > 0x7fffffff) return wrong;
@@ -105,7 +105,8 @@ std::optional<uint64_t> parse_amount(std::string_view number, std::initializer_l
 Result<uint64_t> parse_duration_ns(std::string_view text) {
   const std::optional<uint64_t> ns = parse_amount(text, {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
   if (!ns) return bad_option(fmt::format("'{}' is not a duration; for example 50us, 1.5ms, 2000ns", text));
-  if (!text.ends_with('s') && text.find_first_not_of("0.") != std::string_view::npos) return bad_option(fmt::format("'{0}' has no unit: give ns, us, ms or s, as in {0}us", text));
+  if (!text.ends_with('s') && text.find_first_not_of("0.") != std::string_view::npos)
+    return bad_option(fmt::format("'{0}' has no unit: give ns, us, ms or s, as in {0}us", text));
   return *ns;
 }
 

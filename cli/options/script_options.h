@@ -20,7 +20,7 @@ struct ScriptOptions {
   ItraceOptions itrace = default_itrace();
   Fields fields = default_fields();
   Fields tree_fields = default_fields();  ///< of lines with Field::callindent; they differ in what --call-trace leaves out
-  bool nanoseconds = false;  ///< nine digits of a second instead of six
+  bool nanoseconds = false;               ///< nine digits of a second instead of six
   bool att_syntax = true;
   bool json = false;                      ///< an object a line
   std::optional<int64_t> wall_offset_ns;  ///< times are listed as time of day: time + this since the epoch

@@ -20,8 +20,8 @@ void add_thread_filters(CLI::App& command, std::string& cpus, std::string& pids,
 /// Sets the filters of `options` to those that are given. Errors: as parse_number_list().
 [[nodiscard]] Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& options);
 
-/// Splits a list of names at its commas. A comma after a backslash is part of a name, and so is one in the parentheses or angle brackets of a name; where
-/// brackets do not match (operator<), they do not count.
+/// Splits a list of names at its commas. A comma after a backslash is part of a name, and so is one in the parentheses or angle brackets of
+/// a name; where brackets do not match (operator<), they do not count.
 [[nodiscard]] std::vector<std::string> split_names(std::string_view text);
 
 }  // namespace ptd::cli

@@ -68,8 +68,7 @@ bool is_percentage(std::string_view text, double value) { return percentage(text
 
 Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
   const std::optional<double> value = percentage(text);
-  if (!value)
-    return bad_window(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
+  if (!value) return bad_window(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
   if (!bounded(scale.span)) return bad_window("--time: the recording has no times to take percentages of");
   const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
   return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * *value / 100))};
@@ -101,7 +100,8 @@ Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale)
     comma = text.find("%-") == std::string_view::npos ? comma : text.find("%-") + 1;
   if (comma == std::string_view::npos || text.size() == 1) return wrong;
   const bool several = text.find(',', comma + 1) != std::string_view::npos || text.substr(0, comma).find("%-") != std::string_view::npos;
-  if (several) return bad_window(fmt::format("--time: '{}' has several ranges: give one ('ptdecode script' takes --time more than once)", text));
+  if (several)
+    return bad_window(fmt::format("--time: '{}' has several ranges: give one ('ptdecode script' takes --time more than once)", text));
   const std::string_view first = text.substr(0, comma), last = text.substr(comma + 1);
   Interval range;
   const TimeNs start = scale.span.empty() ? kTimeMin : scale.span.first;  // the end may be unknown

@@ -16,8 +16,8 @@ struct TimeScale {
 };
 
 /// "A,B", "A,", ",B", "A,+5ms" (5 ms from A on), "P%-Q%" of the recording. A and B are seconds as listings print them, "+5ms" after the
-/// start of the trace ("+0.005" without a unit: seconds, too), "30%" of it, or the time of day: "14:03:05.25" (of the day on which the recording began) or "2026-11-21 14:03:05".
-/// Errors: usage, one sentence with an example.
+/// start of the trace ("+0.005" without a unit: seconds, too), "30%" of it, or the time of day: "14:03:05.25" (of the day on which the
+/// recording began) or "2026-11-21 14:03:05". Errors: usage, one sentence with an example.
 [[nodiscard]] Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale);
 
 }  // namespace ptd::cli

@@ -1,15 +1,15 @@
 // See usage_text.h.
 #include "cli/options/usage_text.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <regex>
 
-#include "cli/options/perf_words.h"
 #include "analysis/names/nearest_word.h"
+#include "cli/options/perf_words.h"
 
 namespace ptd::cli {
 
@@ -23,7 +23,8 @@ bool has_optional_value(const CLI::Option& option) {
 
 /// Replaces CLI11's forms of a type and its check: " TEXT:{a,b}" by " a|b", " UINT:INT in [0 - 15]" by " 0..15", " FILE:FILE" by " FILE".
 std::string plain_type(const std::string& text) {
-  static const std::regex one_of(R"( \w*:\{([^}]*)\})"), range(R"( U?INT:U?INT in \[(\S+) - (\S+)\])"), check(R"((\S):[A-Z]\S*( in \[\S+ - \S+\])?)");
+  static const std::regex one_of(R"( \w*:\{([^}]*)\})"), range(R"( U?INT:U?INT in \[(\S+) - (\S+)\])"),
+      check(R"((\S):[A-Z]\S*( in \[\S+ - \S+\])?)");
   if (std::smatch match; std::regex_search(text, match, one_of)) {
     std::string words = match[1];
     std::replace(words.begin(), words.end(), ',', '|');
@@ -93,7 +94,8 @@ std::string about_word(const CLI::App& command, const std::string& word) {
 std::string about_value(const CLI::App& command, const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size() && words[i - 1] != "--"; ++i) {
     const std::string& option = words[i - 1];
-    const bool may_have = std::ranges::any_of(command.get_options(), [&](const CLI::Option* each) { return each->check_name(option) && has_optional_value(*each); });
+    const bool may_have = std::ranges::any_of(
+        command.get_options(), [&](const CLI::Option* each) { return each->check_name(option) && has_optional_value(*each); });
     if (may_have && !words[i].starts_with('-')) return fmt::format("the value of {} follows '=': {}={}", option, option, words[i]);
   }
   return {};
@@ -130,7 +132,7 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const 
   const std::vector<CLI::App*> parsed = app.get_subcommands();
   const CLI::App* command = parsed.empty() ? nullptr : parsed.front();
   return fmt::format("ptdecode: {}\nptdecode: see 'ptdecode {}--help'\n", message_of(app, command, error, words),
-  command == nullptr ? "" : command->get_name() + " ");
+                     command == nullptr ? "" : command->get_name() + " ");
 }
 
 }  // namespace ptd::cli

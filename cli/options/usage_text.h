@@ -9,7 +9,8 @@
 
 namespace ptd::cli {
 
-/// Returns what writes the pages of help: options whose value may be left out as "--name[=VALUE]", where CLI11 writes "--name{DEFAULT} VALUE".
+/// Returns what writes the pages of help: options whose value may be left out as "--name[=VALUE]", where CLI11 writes "--name{DEFAULT}
+/// VALUE".
 [[nodiscard]] std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// Lines for standard error. `app` after its parse threw `error`; `words` as they were typed, without the program's name.

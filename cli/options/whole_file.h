@@ -14,8 +14,8 @@ namespace ptd::cli {
 /// fine.
 int write_result(const std::string& path, std::string_view text);
 
-/// Returns whether a result that Ctrl-C cut short must not replace the file at `path`: one with content is there. Then says so. `status` is that of
-/// the work.
+/// Returns whether a result that Ctrl-C cut short must not replace the file at `path`: one with content is there. Then says so. `status` is
+/// that of the work.
 bool keeps_earlier_file(const std::string& path, int status);
 
 }  // namespace ptd::cli

@@ -1,12 +1,12 @@
 // What `record` does with the kernel's events: see record_live.h.
 #include "cli/record/record_live.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "capture/emulate/user_runner.h"
@@ -30,8 +30,8 @@ namespace {
 
 using live::RecordChoice;
 
-/// A descriptor that is readable once a signal requests the end of this process. The signals have no other effect. What the caller ignored, as nohup
-/// does, stays ignored, except SIGINT: shells ignore it in background commands, and scripts stop a recording with it.
+/// A descriptor that is readable once a signal requests the end of this process. The signals have no other effect. What the caller ignored,
+/// as nohup does, stays ignored, except SIGINT: shells ignore it in background commands, and scripts stop a recording with it.
 int watch_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -82,7 +82,8 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
   target.tree = words.tree;
   target.per_thread = words.per_thread;
   target.inherit = !words.no_inherit;
-  const Error nobody{ErrorCode::contradictory_options, "record: nothing to record: give -p PID, -t TID, -a, -C CPUS, or a program after --", 0};
+  const Error nobody{ErrorCode::contradictory_options, "record: nothing to record: give -p PID, -t TID, -a, -C CPUS, or a program after --",
+                     0};
   if (!some && !target.everything && words.command.empty()) return nobody;
   if (some && (target.everything || !words.command.empty())) {
     return Error{ErrorCode::contradictory_options, "record: -p and -t cannot be combined with -a or a program", 0};
@@ -99,7 +100,8 @@ Result<uint64_t> aux_sample_bytes(const std::string& text) {
   if (text.empty()) return uint64_t{0};
   const Result<uint64_t> bytes = parse_size("--aux-sample", text);
   if (!bytes) return bytes.error();
-  if (*bytes == 0 || *bytes > kMostBytes) return Error{ErrorCode::bad_option, "record: --aux-sample: a sample holds 1 byte to 60K of trace, not " + text, 0};
+  if (*bytes == 0 || *bytes > kMostBytes)
+    return Error{ErrorCode::bad_option, "record: --aux-sample: a sample holds 1 byte to 60K of trace, not " + text, 0};
   return (*bytes + kAlign - 1) / kAlign * kAlign;
 }
 
@@ -136,15 +138,18 @@ Status choose_companions(const LiveWords& words, live::TraceChoice& trace) {
 }
 
 Status refuse_useless_options(const LiveWords& words) {
-  const bool needs_trace = !words.filter.empty() || words.snapshot || !words.aux_sample.empty() || !words.pause_on.empty() || !words.resume_on.empty();
+  const bool needs_trace =
+      !words.filter.empty() || words.snapshot || !words.aux_sample.empty() || !words.pause_on.empty() || !words.resume_on.empty();
   if (words.event.empty() && needs_trace)
-    return Error{ErrorCode::contradictory_options, "record: --filter, --snapshot, --aux-sample, --pause-on and --resume-on need a trace: -e intel_pt//", 0};
+    return Error{ErrorCode::contradictory_options,
+                 "record: --filter, --snapshot, --aux-sample, --pause-on and --resume-on need a trace: -e intel_pt//", 0};
   if (!words.trigger.empty() && words.detach.empty())
     return Error{ErrorCode::contradictory_options, "record: --trigger needs a detached recording: --detach NAME", 0};
   if (!words.sample_on.empty() && words.aux_sample.empty())
     return Error{ErrorCode::contradictory_options, "record: --sample-on needs --aux-sample", 0};
   if (!words.aux_sample.empty() && words.snapshot)
-    return Error{ErrorCode::contradictory_options, "record: --aux-sample cannot be combined with --snapshot and --detach, which record the buffer itself", 0};
+    return Error{ErrorCode::contradictory_options,
+                 "record: --aux-sample cannot be combined with --snapshot and --detach, which record the buffer itself", 0};
   return {};
 }
 
@@ -235,18 +240,26 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_flag("--no-inherit", words.no_inherit, "do not record processes and threads that the target starts");
   command.add_option("-m,--mmap-pages", words.sizes, "DATA,AUX: buffers of each cpu, in pages or with K, M, G")->type_name("SIZES");
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
-  command.add_flag("--snapshot", words.snapshot, "let the trace overwrite the oldest part of its buffer; the recording contains the last "
-                                                 "part");
-  command.add_option("--sample-on", words.sample_on, "with --aux-sample: the event that is sampled, EVENT[@PERIOD]: branch-misses:u@1000, sched:sched_switch\n"
-                                                     "(default cpu-clock: a sample each ms)")
+  command.add_flag("--snapshot", words.snapshot,
+                   "let the trace overwrite the oldest part of its buffer; the recording contains the last "
+                   "part");
+  command
+      .add_option("--sample-on", words.sample_on,
+                  "with --aux-sample: the event that is sampled, EVENT[@PERIOD]: branch-misses:u@1000, sched:sched_switch\n"
+                  "(default cpu-clock: a sample each ms)")
       ->type_name("EVENT");
   command.add_option("--pause-on", words.pause_on, "pause the trace when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
-  command.add_option("--resume-on", words.resume_on, "start paused, and resume the trace when EVENT happens (Linux 6.13); may be repeated")->type_name("EVENT");
+  command.add_option("--resume-on", words.resume_on, "start paused, and resume the trace when EVENT happens (Linux 6.13); may be repeated")
+      ->type_name("EVENT");
   command.add_option("--detach", words.detach, "return at once; the session continues until ptdecode stop NAME")->type_name("NAME");
-  command.add_option("--trigger", words.trigger, "with --detach: write a snapshot to OUTPUT when a function is called (uprobe:FILE:FUNCTION), or when a call\n"
-                                                 "of it was slow (uprobe:FILE:FUNCTION,duration>5ms)")
+  command
+      .add_option("--trigger", words.trigger,
+                  "with --detach: write a snapshot to OUTPUT when a function is called (uprobe:FILE:FUNCTION), or when a call\n"
+                  "of it was slow (uprobe:FILE:FUNCTION,duration>5ms)")
       ->type_name("PROBE");
-  command.add_option("--trigger-most", words.trigger_most, "with --trigger: write at most N snapshots, OUTPUT, OUTPUT.2, ... (default 1), and at most one each second")
+  command
+      .add_option("--trigger-most", words.trigger_most,
+                  "with --trigger: write at most N snapshots, OUTPUT, OUTPUT.2, ... (default 1), and at most one each second")
       ->type_name("N");
   command.add_flag("--directory", words.directory, "write perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
@@ -264,7 +277,8 @@ Result<live::TriggerChoice> parse_trigger(const std::string& text) {
     const std::string words = text.substr(condition + kCondition.size());
     const Result<uint64_t> parsed = parse_duration_ns(words);
     if (!parsed || *parsed == 0)
-      return Error{ErrorCode::bad_option, "record: --trigger: '" + text.substr(condition + 1) + "' is not a duration such as duration>5ms (ns, us, ms, s)", 0};
+      return Error{ErrorCode::bad_option,
+                   "record: --trigger: '" + text.substr(condition + 1) + "' is not a duration such as duration>5ms (ns, us, ms, s)", 0};
     duration_ns = *parsed;
   }
   return live::find_trigger(text.substr(0, condition), duration_ns);
@@ -276,7 +290,8 @@ Status check_snapshots(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return Error{ErrorCode::bad_output, "record: -o " + path + " is a folder", 0};
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    return Error{ErrorCode::bad_output, "record: -o " + path + ": no file can be written to " + folder + ": " + std::generic_category().message(errno), 0};
+    return Error{ErrorCode::bad_output,
+                 "record: -o " + path + ": no file can be written to " + folder + ": " + std::generic_category().message(errno), 0};
   return check_output(path, kRecordingOutput);
 }
 
@@ -289,7 +304,8 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
     Result<live::TriggerChoice> trigger = parse_trigger(words.trigger);
     if (!trigger) return report_error(trigger.error());
     std::error_code error;
-    session.self_snapshots = live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};
+    session.self_snapshots =
+        live::SelfSnapshots{std::move(*trigger), std::filesystem::absolute(words.output, error).string(), words.trigger_most};
     if (error) return report_error({ErrorCode::bad_output, "record: -o " + words.output + ": " + error.message(), 0});
     if (const Status fit = check_snapshots(session.self_snapshots->output); !fit) return report_error(fit.error());
   }

@@ -24,9 +24,12 @@ nlohmann::json check_json(const Recording& recording, const FlowCheck& flow) {
   for (const WrongTimes& times : flow.wrong_times) json["findings"].push_back(wrong_times_json(times));
   for (const TraceDamage& damage : flow.damage)
     json["findings"].push_back(damage_json(damage, stream_name(recording.streams()[damage.stream])));
-  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes},
-                                           {"blocks", flow.blocks},
-                                           {"instructions", flow.instructions}, {"uncertain_instructions", flow.uncertain}};
+  if (flow.all_bytes != 0)
+    json["flow"] = {{"decoded_bytes", flow.decoded_bytes},
+                    {"all_bytes", flow.all_bytes},
+                    {"blocks", flow.blocks},
+                    {"instructions", flow.instructions},
+                    {"uncertain_instructions", flow.uncertain}};
   json["missing_code"] = missing_json(flow.missing);
   json["missing_images"] = nlohmann::json::array();
   for (const MissingImage& image : recording.missing_images()) {

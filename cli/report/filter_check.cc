@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/report/finding_text.h"
 #include "analysis/names/name_match.h"
 #include "analysis/names/nearest_word.h"
+#include "cli/report/finding_text.h"
 
 namespace ptd::cli {
 
@@ -77,7 +77,8 @@ bool has_time(const Recording& recording) {
 }
 
 const char* why_untimed(const Recording& recording) {
-  return recording.has_time_conversion() ? "the trace contains no time" : "the frequency of the trace's clock is not known; give it with --clock-freq";
+  return recording.has_time_conversion() ? "the trace contains no time"
+                                         : "the frequency of the trace's clock is not known; give it with --clock-freq";
 }
 
 bool ever_named(const ScriptOptions& options, const Recording& recording, int32_t tid, Interval during) {
@@ -95,7 +96,8 @@ std::vector<uint32_t> matching_streams(const ScriptOptions& options, const Recor
   const auto may_match = [&](const StreamInfo& stream) {
     const std::vector<ContextTrack::Switch>& contexts = recording.contexts().thread_changes(stream.tid);
     const auto may_be = [&](const ContextTrack::Switch& change) { return change.to.pid < 0 || among(options.pids, change.to.pid); };
-    return (contexts.empty() || std::any_of(contexts.begin(), contexts.end(), may_be)) && ever_named(options, recording, stream.tid, stream.time);
+    return (contexts.empty() || std::any_of(contexts.begin(), contexts.end(), may_be)) &&
+           ever_named(options, recording, stream.tid, stream.time);
   };
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     const StreamInfo& stream = recording.streams()[i];
@@ -137,7 +139,8 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   add(!options.symbols.empty(), "-S");
   if (filters.empty()) return {};
   for (const std::string& symbol : options.symbols) {
-    if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}' (-S does not know those that are inlined)", symbol);
+    if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty())
+      hint += fmt::format("; no function is named '{}' (-S does not know those that are inlined)", symbol);
   }
   std::set<std::string> names;
   for (const auto& [tid, name] : recording.thread_names()) names.insert(name);

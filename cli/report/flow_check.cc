@@ -104,7 +104,7 @@ class TimesCheck {
     if (times.blocks++ == 0) times = {path, 1, ip, time};
   }
   const Timeline& timeline_;
-  std::map<uint32_t, std::string> dumps_;                        // by space
+  std::map<uint32_t, std::string> dumps_;                         // by space
   std::map<std::pair<uint32_t, uint64_t>, std::string> path_at_;  // by space and address; "": no jitdump has code there
   std::map<std::string, WrongTimes> found_;
 };
@@ -128,7 +128,8 @@ bool is_damage(const Gap& gap, const AuxSegment& segment) {
 }
 
 void take_damage(const Gap& gap, uint32_t stream, std::vector<TraceDamage>& all) {
-  auto damage = std::find_if(all.begin(), all.end(), [&](const TraceDamage& one) { return one.stream == stream && one.reason == gap.reason; });
+  auto damage =
+      std::find_if(all.begin(), all.end(), [&](const TraceDamage& one) { return one.stream == stream && one.reason == gap.reason; });
   if (damage == all.end()) damage = all.insert(all.end(), {stream, gap.reason, 0, 0, gap.stream_offset_bytes, gap.time});
   ++damage->gaps;
   damage->lost_bytes += gap.lost_bytes;
@@ -211,15 +212,19 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
 
 std::string wrong_times_text(const WrongTimes& times) {
   const bool kernel = times.path == kKernelCode;
-  std::string text = fmt::format("times_contradict: {}: {} block{} ran at times at which {}, the first at {:#x}", times.path, times.blocks,
-                                 times.blocks == 1 ? "" : "s", kernel ? "the text pokes give other code there" : "the file has other code there, or none", times.first_place.value);
+  std::string text =
+      fmt::format("times_contradict: {}: {} block{} ran at times at which {}, the first at {:#x}", times.path, times.blocks,
+                  times.blocks == 1 ? "" : "s", kernel ? "the text pokes give other code there" : "the file has other code there, or none",
+                  times.first_place.value);
   if (times.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(times.first_time));
   if (kernel) return text + ": a text poke is lost or has a wrong time, so code there may be that of another time without a mark";
   return text + ": its times are wrong, or it lacks records, so its other code may be that of another time without a mark";
 }
 
 nlohmann::json wrong_times_json(const WrongTimes& times) {
-  nlohmann::json json = {{"kind", "times_contradict"}, {"path", times.path}, {"blocks", times.blocks},
+  nlohmann::json json = {{"kind", "times_contradict"},
+                         {"path", times.path},
+                         {"blocks", times.blocks},
                          {"first_place", fmt::format("{:#x}", times.first_place.value)}};
   if (times.first_time != Interval{}) json["time_ns"] = {times.first_time.first.value, times.first_time.last.value};
   return json;
@@ -228,18 +233,21 @@ nlohmann::json wrong_times_json(const WrongTimes& times) {
 std::string damage_text(const TraceDamage& damage, const std::string& stream) {
   const std::string time = damage.first_time == Interval{} ? "" : fmt::format(" [first at time {}]", time_text(damage.first_time));
   if (damage.reason == GapReason::uncommitted)
-    return fmt::format("trace_damaged: {}: the trace does not commit its last branches before {} of its sync points (uncommitted), the first at trace offset {}: "
-                       "commits are lost, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong{}",
-                       stream, damage.gaps, damage.first_offset_bytes, time);
+    return fmt::format(
+        "trace_damaged: {}: the trace does not commit its last branches before {} of its sync points (uncommitted), the first at trace "
+        "offset {}: commits are lost, or the recorded speculation depth of the trace unit (TRCIDR8) is wrong{}",
+        stream, damage.gaps, damage.first_offset_bytes, time);
   const bool is_invalid = damage.reason == GapReason::bad_packet;
-  const std::string text = fmt::format("trace_damaged: {}: {} lose the flow in {} place{} ({}), with {} bytes of trace, the first at trace offset {}", stream,
-                                 is_invalid ? "invalid packets" : "overwritten or repeated trace bytes", damage.gaps,
-                                 damage.gaps == 1 ? "" : "s", name(damage.reason), damage.lost_bytes, damage.first_offset_bytes);
+  const std::string text =
+      fmt::format("trace_damaged: {}: {} lose the flow in {} place{} ({}), with {} bytes of trace, the first at trace offset {}", stream,
+                  is_invalid ? "invalid packets" : "overwritten or repeated trace bytes", damage.gaps, damage.gaps == 1 ? "" : "s",
+                  name(damage.reason), damage.lost_bytes, damage.first_offset_bytes);
   return text + time;
 }
 
 nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream) {
-  nlohmann::json json = {{"kind", "trace_damaged"}, {"stream", stream},        {"reason", name(damage.reason)}, {"gaps", damage.gaps},
+  nlohmann::json json = {{"kind", "trace_damaged"},         {"stream", stream},
+                         {"reason", name(damage.reason)},   {"gaps", damage.gaps},
                          {"lost_bytes", damage.lost_bytes}, {"first_offset", damage.first_offset_bytes}};
   if (damage.first_time != Interval{}) json["time_ns"] = {damage.first_time.first.value, damage.first_time.last.value};
   return json;
@@ -248,7 +256,8 @@ nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream)
 std::string missing_code_text(const MissingLine& line) {
   const uint64_t gaps = line.gaps + line.following_gaps;
   return fmt::format("code_missing: {}{}: {}; the flow is lost in {} place{}, with {:.1f} % of the trace; supply: {}", shown(line.path),
-                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), gaps, gaps == 1 ? "" : "s", 100 * line.share, shown(line.remedy));
+                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), gaps, gaps == 1 ? "" : "s",
+                     100 * line.share, shown(line.remedy));
 }
 
 nlohmann::json contradiction_json(const FlowContradiction& contradiction) {

@@ -51,11 +51,13 @@ struct FlowCheck {
   uint64_t decoded_bytes = 0, all_bytes = 0;      ///< of trace
   bool has_flow = true;                           ///< false: recorded without the packets that give one
   [[nodiscard]] bool is_empty() const { return has_flow && all_bytes != 0 && decoded_bytes == all_bytes && blocks == 0; }
-  [[nodiscard]] bool agrees() const { return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && !is_empty(); }
+  [[nodiscard]] bool agrees() const {
+    return contradictions.empty() && wrong_times.empty() && missing.empty() && damage.empty() && !is_empty();
+  }
 };
 
-/// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at least
-/// its first segment. The result depends on the recording and the budget only.
+/// Decodes the beginning of each stream of `recording`: about `budget_bytes` of all streams together, each with its share by size, and at
+/// least its first segment. The result depends on the recording and the budget only.
 [[nodiscard]] FlowCheck check_flow(const Recording& recording, uint64_t budget_bytes, Progress& progress);
 /// "cpu 3", or "tid 4711" of a stream of one thread.
 [[nodiscard]] std::string stream_name(const StreamInfo& stream);

@@ -36,8 +36,9 @@ std::string guest_remedy(const std::string& path, bool kernel, int32_t process) 
         pid, mounted);
   }
   return fmt::format(
-      "record in the guest too (perf record --sample-identifier --buildid-all --switch-events --kcore -a -e dummy) and insert that file with "
-      "perf inject --guest-data=FILE,{},TSC-OFFSET; then {}", pid, mounted);
+      "record in the guest too (perf record --sample-identifier --buildid-all --switch-events --kcore -a -e dummy) and insert that file "
+      "with perf inject --guest-data=FILE,{},TSC-OFFSET; then {}",
+      pid, mounted);
 }
 
 constexpr const char* kUnknownThread = "[user code of an unknown thread]";
@@ -46,7 +47,8 @@ constexpr const char* kUnknownThread = "[user code of an unknown thread]";
 std::string unknown_guest(uint64_t region) { return is_kernel_half(Ip{region}) ? "[guest.kernel.kallsyms]" : "[guest.user]"; }
 
 /// What to paste, or to do, so that code of a machine is found the next time.
-std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address, uint32_t machine) {
+std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address,
+                      uint32_t machine) {
   const bool is_windows = path.size() > 2 && path[1] == ':' && path[2] == '/';
   if (!recording.from_perf() && is_windows)
     return fmt::format("--symfs ROOT with ROOT{} or ROOT{}, as it was on the traced machine", path.substr(2), path.substr(path.rfind('/')));
@@ -56,17 +58,22 @@ std::string remedy_of(const Recording& recording, const std::string& path, const
     if (recording.description().starts_with("Windows"))
       return fmt::format("the module at these addresses in the list of --modules, or the bytes: --image FILE@{:#x}, or --pages", address);
     if (recording.description().starts_with("CoreSight"))
-      return fmt::format("the program at these addresses: --image ELF, or the bytes: --image FILE@{:#x}, or a memory dump of the snapshot", address);
+      return fmt::format("the program at these addresses: --image ELF, or the bytes: --image FILE@{:#x}, or a memory dump of the snapshot",
+                         address);
     if (recording.description().starts_with("raw"))
       return fmt::format("the bytes at these addresses: --image FILE@{:#x}, or --pages", address);
     return fmt::format("the module at {:#x}: the bundle names none", address);
   }
-  if (path == kUnknownThread) return "record context switches (perf record --switch-events), or each thread by itself (perf record --per-thread)";
-  if (machine != 0 && (kernel || path.starts_with("[guest.") || path.starts_with("/[guest"))) return guest_remedy(path, kernel, process_of_guest(recording, machine));
+  if (path == kUnknownThread)
+    return "record context switches (perf record --switch-events), or each thread by itself (perf record --per-thread)";
+  if (machine != 0 && (kernel || path.starts_with("[guest.") || path.starts_with("/[guest")))
+    return guest_remedy(path, kernel, process_of_guest(recording, machine));
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after PATH";
   }
-  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR, or use --kcore-after with a vmcore";
+  if (kernel)
+    return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR, or use "
+           "--kcore-after with a vmcore";
   if (path == "[vdso]") return "decode on a kernel with the same vdso, or supply the vdso below --symfs ROOT";
   if (path.starts_with("[") || (is_anonymous(path) && build_id.empty())) {
     return fmt::format(
@@ -203,8 +210,9 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
       address = section.ip.value;
     } else {
       const bool unknown = machine == kUnknownGuest;
-      path = unknown ? unknown_guest(region) : fmt::format("[no mapping recorded: {}{} {:#x}..{:#x}]", machine != 0 ? "guest " : "", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
-                         region + kRegionBytes - 1);
+      path = unknown ? unknown_guest(region)
+                     : fmt::format("[no mapping recorded: {}{} {:#x}..{:#x}]", machine != 0 ? "guest " : "",
+                                   is_kernel_half(Ip{region}) ? "kernel" : "user", region, region + kRegionBytes - 1);
       kernel = is_kernel_half(Ip{region});
     }
     const bool is_rest = region == 0;  // GapTally: of more places than it counts
@@ -223,11 +231,14 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
       const uint64_t mapped_bytes = timeline.section(section_id).size_bytes;
       const bool is_long = file_bytes < mapped_bytes;
       line.reason = is_long ? kLongMapping : kOtherTimes;
-      line.remedy = is_long ? fmt::format("nothing, if the file is complete: it has {} of the {} bytes that the mapping's record names", file_bytes, mapped_bytes)
+      line.remedy = is_long ? fmt::format("nothing, if the file is complete: it has {} of the {} bytes that the mapping's record names",
+                                          file_bytes, mapped_bytes)
                             : "nothing, if the file is complete; 'ptdecode check' tells whether the packets contradict its times";
       continue;
     }
-    line.reason = no_thread ? "no record names the thread, or its process" : section_id == kNoSection ? "not mapped by any record" : "bytes not found";
+    line.reason = no_thread                  ? "no record names the thread, or its process"
+                  : section_id == kNoSection ? "not mapped by any record"
+                                             : "bytes not found";
     line.remedy = remedy_of(recording, path, build_id, kernel, address, machine);
     const MissingImage* dump = section_id == kNoSection && !kernel && !no_thread ? missing_jitdump(recording) : nullptr;
     if (dump != nullptr) {
@@ -237,7 +248,8 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
-    const MissingImage* image = line.reason == kLongMapping || line.reason == kOtherTimes ? nullptr : missing_files.find(line.path, line.build_id);
+    const MissingImage* image =
+        line.reason == kLongMapping || line.reason == kOtherTimes ? nullptr : missing_files.find(line.path, line.build_id);
     if (image != nullptr) line.reason = image->reason;
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
     ranked.push_back(std::move(line));
@@ -288,9 +300,12 @@ std::string gap_summary(const GapTally& tally, const Recording& recording, uint6
   text += has_shares ? "missing code, by share of the trace lost:\n" : "missing code, by number of gaps:\n";
   for (size_t i = 0; i < missing.size() && i < kListed; ++i) {
     const MissingLine& line = missing[i];
-    const std::string following = line.following_gaps == 0 ? "" : fmt::format("; and {} that follow: returns to calls in lost flow", counted(line.following_gaps, "gap"));
-    text += fmt::format("  {:>8} {:>8} {:<4}  {}{}  ({}{})\n{:22}supply: {}\n", has_shares ? share_text(line.share) : "", line.gaps, line.gaps == 1 ? "gap" : "gaps", shown(line.path),
-                        line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), following, "", shown(line.remedy));
+    const std::string following =
+        line.following_gaps == 0 ? ""
+                                 : fmt::format("; and {} that follow: returns to calls in lost flow", counted(line.following_gaps, "gap"));
+    text += fmt::format("  {:>8} {:>8} {:<4}  {}{}  ({}{})\n{:22}supply: {}\n", has_shares ? share_text(line.share) : "", line.gaps,
+                        line.gaps == 1 ? "gap" : "gaps", shown(line.path), line.build_id.empty() ? "" : " build id " + shown(line.build_id),
+                        shown(line.reason), following, "", shown(line.remedy));
   }
   if (missing.size() > kListed) text += fmt::format("  and {} more; 'ptdecode stat --json' lists all\n", missing.size() - kListed);
   return text;

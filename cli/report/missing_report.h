@@ -25,8 +25,8 @@ class GapTally {
     uint64_t lost_bytes = 0;
     void add(const Count& other) { gaps += other.gaps, lost_bytes += other.lost_bytes; }
   };
-  /// Code that was missing. A gap that *follows* is an unknown_return of the same space, with no gap of another reason since the missing code: the call of that
-  /// return would be known if the flow had not been lost there, unless it is from before the trace.
+  /// Code that was missing. A gap that *follows* is an unknown_return of the same space, with no gap of another reason since the missing
+  /// code: the call of that return would be known if the flow had not been lost there, unless it is from before the trace.
   struct Missing {
     Count own, following;
   };
@@ -56,7 +56,8 @@ struct MissingLine {
   uint64_t lost_bytes = 0;      ///< in all of them
   double share = 0;             ///< of all trace bytes
 };
-/// Returns "the code of FILE is missing (REASON)" for a file that `name` is of (names_file()), or, if it is empty, for the first that is missing; "" if none is.
+/// Returns "the code of FILE is missing (REASON)" for a file that `name` is of (names_file()), or, if it is empty, for the first that is
+/// missing; "" if none is.
 [[nodiscard]] std::string missing_file_text(const Recording& recording, std::string_view name);
 /// Returns the sections whose files were not found. Some of their code may be known: what the program changed, for example.
 [[nodiscard]] std::set<SectionId> sections_of_missing_files(const Recording& recording);

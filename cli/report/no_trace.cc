@@ -34,10 +34,14 @@ std::string no_trace_text(const InputOptions& input, const Recording& recording)
     events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
   if (!missing.empty()) return fmt::format("{}: {} contains no trace{}", input.path, facts ? facts->form : "recording", missing);
   if (perfio::is_emulated(recording.description()))
-    return fmt::format("{}: {} contains no trace; if 'record --emulate --aux-sample' made it, give a smaller --aux-sample-every: no thread's trace was as long",
-                       input.path, facts ? facts->form : "recording");
+    return fmt::format(
+        "{}: {} contains no trace; if 'record --emulate --aux-sample' made it, give a smaller --aux-sample-every: no thread's trace was as "
+        "long",
+        input.path, facts ? facts->form : "recording");
   const bool is_snapshot = facts && facts->form == "CoreSight snapshot";
-  if (is_snapshot) return fmt::format("{}: {} contains no trace of the sources that it names: their trace ids are not in its buffers", input.path, facts->form);
+  if (is_snapshot)
+    return fmt::format("{}: {} contains no trace of the sources that it names: their trace ids are not in its buffers", input.path,
+                       facts->form);
   return fmt::format(
       "{}: {} contains no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
       "--emulate -- PROGRAM' (see 'ptdecode doctor')",
@@ -61,7 +65,8 @@ void note_absent_trace(const InputOptions& input, const Recording& recording) {
 }
 
 Error no_source_lines(const std::string& what) {
-  return {ErrorCode::not_recorded, what + ": a bundle contains code and names but no source lines of files; use the recording that it was made from", 0};
+  return {ErrorCode::not_recorded,
+          what + ": a bundle contains code and names but no source lines of files; use the recording that it was made from", 0};
 }
 
 }  // namespace ptd::cli

@@ -1,9 +1,9 @@
 // What commands that record say about the stash.
 #include "cli/report/stash_words.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
@@ -18,13 +18,18 @@ namespace ptd::cli {
 
 void add_stash_options(CLI::App& command, StashWords& words) {
   command.add_flag("--no-stash", words.off, "do not save the programs and libraries that were recorded");
-  command.add_option("--stash", words.path, "folder for the saved files, each stored once (default: see 'ptdecode stash "
-                                            "--help')")->type_name("DIR");
-  command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")->type_name("SIZE")->check([](const std::string& text) {
-    constexpr std::string_view kNamed = "--stash-limit: ";  // CLI11 names the option, too
-    const Result<uint64_t> limit = parse_size("--stash-limit", text);
-    return limit ? std::string() : limit.error().message.substr(kNamed.size());
-  });
+  command
+      .add_option("--stash", words.path,
+                  "folder for the saved files, each stored once (default: see 'ptdecode stash "
+                  "--help')")
+      ->type_name("DIR");
+  command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")
+      ->type_name("SIZE")
+      ->check([](const std::string& text) {
+        constexpr std::string_view kNamed = "--stash-limit: ";  // CLI11 names the option, too
+        const Result<uint64_t> limit = parse_size("--stash-limit", text);
+        return limit ? std::string() : limit.error().message.substr(kNamed.size());
+      });
 }
 
 namespace {

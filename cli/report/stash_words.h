@@ -21,8 +21,8 @@ struct StashWords {
 /// --no-stash, --stash, --stash-limit.
 void add_stash_options(CLI::App& command, StashWords& words);
 
-/// Puts what an emulated recording maps into the stash, unless that is off. Failures are reported and are otherwise harmless: the recording is
-/// made.
+/// Puts what an emulated recording maps into the stash, unless that is off. Failures are reported and are otherwise harmless: the recording
+/// is made.
 void keep_recorded(const std::string& recording, const StashWords& words, bool quiet);
 /// The same of a snapshot of a session, whose processes may still run.
 void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet);

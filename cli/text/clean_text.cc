@@ -18,19 +18,22 @@ bool is_odd(char c) { return static_cast<unsigned char>(c) < kFirstPrintable || 
 struct CharRange {
   uint32_t first, last;
 };
-/// Characters that reorder or end the line (explicit formatting characters of [Unicode] annex 9, U+2028, U+2029) or show nothing, so that two
-/// names look alike (Default_Ignorable_Code_Point of DerivedCoreProperties.txt).
-constexpr std::array kHidden = {CharRange{0xad, 0xad},       CharRange{0x34f, 0x34f},     CharRange{0x61c, 0x61c},     CharRange{0x115f, 0x1160},   CharRange{0x17b4, 0x17b5},
-                                CharRange{0x180b, 0x180f},   CharRange{0x200b, 0x200f},   CharRange{0x2028, 0x202e},   CharRange{0x2060, 0x206f},   CharRange{0x3164, 0x3164},
-                                CharRange{0xfe00, 0xfe0f},   CharRange{0xfeff, 0xfeff},   CharRange{0xffa0, 0xffa0},   CharRange{0xfff0, 0xfff8},   CharRange{0x1bca0, 0x1bca3},
+/// Characters that reorder or end the line (explicit formatting characters of [Unicode] annex 9, U+2028, U+2029) or show nothing, so that
+/// two names look alike (Default_Ignorable_Code_Point of DerivedCoreProperties.txt).
+constexpr std::array kHidden = {CharRange{0xad, 0xad},       CharRange{0x34f, 0x34f},    CharRange{0x61c, 0x61c},
+                                CharRange{0x115f, 0x1160},   CharRange{0x17b4, 0x17b5},  CharRange{0x180b, 0x180f},
+                                CharRange{0x200b, 0x200f},   CharRange{0x2028, 0x202e},  CharRange{0x2060, 0x206f},
+                                CharRange{0x3164, 0x3164},   CharRange{0xfe00, 0xfe0f},  CharRange{0xfeff, 0xfeff},
+                                CharRange{0xffa0, 0xffa0},   CharRange{0xfff0, 0xfff8},  CharRange{0x1bca0, 0x1bca3},
                                 CharRange{0x1d173, 0x1d17a}, CharRange{0xe0000, 0xe0fff}};
 
 bool is_hidden(uint32_t character) {
-  return std::any_of(kHidden.begin(), kHidden.end(), [&](const CharRange& range) { return character >= range.first && character <= range.last; });
+  return std::any_of(kHidden.begin(), kHidden.end(),
+                     [&](const CharRange& range) { return character >= range.first && character <= range.last; });
 }
 
-/// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, a control
-/// character, or hidden.
+/// Bytes of the character of two to four bytes that `text` begins with ([Unicode] table 3-7, well-formed UTF-8), 0 if that is none, a
+/// control character, or hidden.
 size_t character_bytes(std::string_view text) {
   const auto byte = [&](size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U; };
   const auto follows = [&](size_t at) { return (byte(at) & 0xc0U) == 0x80; };

@@ -112,7 +112,8 @@ void end_program(int) {
 
 /// Sets the handler, unless Ctrl-C is ignored, as in a program that a shell starts in the background.
 void on_interrupt(void (*handler)(int)) {
-  struct sigaction action {}, before {};
+  struct sigaction action {
+  }, before{};
   action.sa_handler = handler;
   if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) (void)sigaction(SIGINT, &action, nullptr);
 }

@@ -96,8 +96,8 @@ class Output {
 Output& standard_output();
 /// Writes to standard error, escaped as Output::write() does. A failed write is ignored.
 void say_on_error(std::string_view text);
-/// Opens /dev/null for each of descriptors 0 to 2 that the caller closed, to write for standard input and to read for the others. Using them
-/// fails, and no file that is opened later gets their number and with it the data of a standard stream.
+/// Opens /dev/null for each of descriptors 0 to 2 that the caller closed, to write for standard input and to read for the others. Using
+/// them fails, and no file that is opened later gets their number and with it the data of a standard stream.
 void occupy_standard_descriptors();
 /// Returns whether the descriptor is a terminal, which may show colours and progress.
 [[nodiscard]] bool is_terminal(int fd);

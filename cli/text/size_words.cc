@@ -26,7 +26,8 @@ Result<uint64_t> parse_size(std::string_view option, std::string_view text) {
   constexpr unsigned kShift = 10;
   uint64_t number = 0;
   std::string_view unit;
-  const Error bad{ErrorCode::bad_option, fmt::format("{}: '{}' is not a size: give bytes, or a number with K, M, G or T, as in 500M", option, text), 0};
+  const Error bad{ErrorCode::bad_option,
+                  fmt::format("{}: '{}' is not a size: give bytes, or a number with K, M, G or T, as in 500M", option, text), 0};
   if (!split(text, number, unit)) return bad;
   if (unit.ends_with("iB")) unit.remove_suffix(2);
   if (unit.size() > 1 || (unit.size() == 1 && kUnits.find(unit.front()) == std::string_view::npos)) return bad;

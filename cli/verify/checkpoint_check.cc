@@ -11,10 +11,7 @@
 
 namespace ptd::cli {
 
-namespace {
-
-
-}  // namespace
+namespace {}  // namespace
 
 Result<CheckedStream> check_stream(const Recording& recording, uint32_t stream, std::vector<Checkpoint> truth,
                                    const std::function<void(uint64_t bytes)>& on_progress) {
@@ -58,8 +55,9 @@ std::string checked_text(const StreamInfo& stream, const CheckedStream& checked)
         "{:x}\n",
         want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
   } else if (check.count() != check.expected_count()) {
-    text += fmt::format("  {} instructions instead of {}{}\n", check.count(), check.expected_count(),
-                        check.count() > check.expected_count() && !check.has_end() ? ": the truth has no last line with 'end' and may be cut" : "");
+    text += fmt::format(
+        "  {} instructions instead of {}{}\n", check.count(), check.expected_count(),
+        check.count() > check.expected_count() && !check.has_end() ? ": the truth has no last line with 'end' and may be cut" : "");
   }
   return text;
 }

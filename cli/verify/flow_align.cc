@@ -10,16 +10,16 @@
 namespace ptd::cli {
 namespace {
 
-constexpr size_t kStretch = 8;      // keys that are looked up together
+constexpr size_t kStretch = 8;        // keys that are looked up together
 constexpr uint32_t kMaxNesting = 16;  // of nested alignments
 constexpr uint32_t kMaxRepeats = 64;
-constexpr uint32_t kNearRun = 4;  // equal keys that suffice near a difference
-constexpr uint32_t kNear = 64;    // keys after a difference that are searched
-constexpr size_t kWays = 64;      // of placing runs, the best of which are kept
+constexpr uint32_t kNearRun = 4;          // equal keys that suffice near a difference
+constexpr uint32_t kNear = 64;            // keys after a difference that are searched
+constexpr size_t kWays = 64;              // of placing runs, the best of which are kept
 constexpr size_t kBeside[] = {2, 8, 32};  // runs on each side of one that was not found, with which it is placed again
-constexpr uint64_t kFewPairs = 1024;  // of keys, for which the longest common subsequence is computed
+constexpr uint64_t kFewPairs = 1024;      // of keys, for which the longest common subsequence is computed
 constexpr size_t kMostChoices = size_t{1} << 22;
-constexpr uint64_t kSteps = 64;   // of the search for runs, per key
+constexpr uint64_t kSteps = 64;  // of the search for runs, per key
 
 struct Stretch {
   uint64_t hash = 0;
@@ -59,7 +59,8 @@ size_t equal_ones(const std::vector<Stretch>& stretches, size_t first) {
   return end - first;
 }
 
-/// Pairs the stretches that occur at most `repeats` times in each flow: the first with the first, the second with the second. Sorted by place in `flow`.
+/// Pairs the stretches that occur at most `repeats` times in each flow: the first with the first, the second with the second. Sorted by
+/// place in `flow`.
 std::vector<Anchor> common_stretches(const std::vector<Stretch>& flow, const std::vector<Stretch>& other, uint32_t repeats) {
   std::vector<Anchor> anchors;
   size_t d = 0, t = 0;
@@ -109,7 +110,12 @@ class Aligner {
  public:
   Aligner(std::span<const uint64_t> flow, std::span<const uint64_t> other, std::span<const uint32_t> gaps, uint32_t other_first,
           std::span<uint32_t> match)
-      : flow_(flow), other_(other), gaps_(gaps), other_first_(other_first), match_(match), steps_left_(kSteps * (flow.size() + other.size())) {}
+      : flow_(flow),
+        other_(other),
+        gaps_(gaps),
+        other_first_(other_first),
+        match_(match),
+        steps_left_(kSteps * (flow.size() + other.size())) {}
 
   /// Places the runs between gaps first, as many as are found in order. Then aligns the rest between them.
   void run_between_gaps(Range d, Range t) {
@@ -186,9 +192,9 @@ class Aligner {
     Range run;
     uint32_t at = 0;
   };
-  /// Finds for each run between two gaps the first place that matches all of it, so that later runs have the most places left. Skips runs that continue
-  /// a matched flow without a gap: these match elsewhere only if they are wrong. With `all`, returns nothing unless every run is found. Otherwise,
-  /// leaves out runs if more of the others are found without them.
+  /// Finds for each run between two gaps the first place that matches all of it, so that later runs have the most places left. Skips runs
+  /// that continue a matched flow without a gap: these match elsewhere only if they are wrong. With `all`, returns nothing unless every run
+  /// is found. Otherwise, leaves out runs if more of the others are found without them.
   [[nodiscard]] std::vector<Placed> find_runs(Range d, Range t, bool all) {
     std::vector<Choice> choices;
     std::vector<Way> ways{{t.first, 0, kUnmatched}};
@@ -245,8 +251,8 @@ class Aligner {
   [[nodiscard]] uint32_t matched_in(Range d) const {
     return d.size() - static_cast<uint32_t>(std::count(match_.begin() + d.first, match_.begin() + d.end, kUnmatched));
   }
-  /// Places the runs of `d` between what is matched on both sides, `missing` among them. Returns false, and changes nothing, if no more of it is
-  /// matched then.
+  /// Places the runs of `d` between what is matched on both sides, `missing` among them. Returns false, and changes nothing, if no more of
+  /// it is matched then.
   bool place_again(Range d, Range missing) {
     Range t{0, static_cast<uint32_t>(other_.size())};
     uint32_t before = d.first, after = d.end;
@@ -315,7 +321,8 @@ class Aligner {
     };
     for (uint32_t i = d.end; i-- > d.first;) {
       for (uint32_t j = t.end; j-- > t.first;)
-        length(i, j) = flow_[i] == other_[j] ? static_cast<uint16_t>(length(i + 1, j + 1) + 1) : std::max(length(i + 1, j), length(i, j + 1));
+        length(i, j) =
+            flow_[i] == other_[j] ? static_cast<uint16_t>(length(i + 1, j + 1) + 1) : std::max(length(i + 1, j), length(i, j + 1));
     }
     while (d.first < d.end && t.first < t.end) {
       if (flow_[d.first] == other_[t.first]) {
@@ -327,7 +334,8 @@ class Aligner {
       }
     }
   }
-  /// Aligns key by key, for loops in which every stretch is frequent: after a difference, continues at the nearest place at which both are equal again.
+  /// Aligns key by key, for loops in which every stretch is frequent: after a difference, continues at the nearest place at which both are
+  /// equal again.
   void step_by_step(Range d, Range t) {
     while (d.first < d.end && t.first < t.end) {
       if (flow_[d.first] == other_[t.first]) {
@@ -385,13 +393,18 @@ void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other
 std::pair<size_t, size_t> places_of_missing(std::span<const uint64_t> other, std::span<const uint32_t> match, MissingPart missing) {
   const auto [before, first, end] = missing;
   size_t left = 0, right = 0;
-  while (left < std::min(before, first) && match[before - left - 1] == first - left - 1 && other[first - left - 1] == other[end - left - 1]) ++left;
-  while (right < std::min(match.size() - before, other.size() - end) && match[before + right] == end + right && other[first + right] == other[end + right]) ++right;
+  while (left < std::min(before, first) && match[before - left - 1] == first - left - 1 && other[first - left - 1] == other[end - left - 1])
+    ++left;
+  while (right < std::min(match.size() - before, other.size() - end) && match[before + right] == end + right &&
+         other[first + right] == other[end + right])
+    ++right;
   return {before - left, before + right};
 }
 
-std::optional<std::vector<size_t>> place_pieces(std::span<const uint64_t> flow, std::span<const FlowPiece> pieces, std::span<const uint64_t> other) {
-  std::vector<size_t> places, shorter;  // shorter[n]: length of the longest start of the piece that ends its first n keys, but for these themselves
+std::optional<std::vector<size_t>> place_pieces(std::span<const uint64_t> flow, std::span<const FlowPiece> pieces,
+                                                std::span<const uint64_t> other) {
+  // Shorter[n]: length of the longest start of the piece that ends its first n keys, but for these themselves.
+  std::vector<size_t> places, shorter;
   size_t at = 0;
   for (const FlowPiece& piece : pieces) {
     const std::span<const uint64_t> keys = flow.subspan(piece.first, piece.end - piece.first);

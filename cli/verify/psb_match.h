@@ -19,8 +19,8 @@ struct PsbMark {
 /// Returns the mark of a segment of an Intel PT stream, as its packets have it.
 [[nodiscard]] PsbMark psb_mark(const AuxSegment& segment);
 
-/// Where bytes are missing from a trace or were inserted, all later PSBs are at other offsets than in the truth, but their times are the same. A
-/// PSB whose TSC is damaged is found by its distance from the one found before it.
+/// Where bytes are missing from a trace or were inserted, all later PSBs are at other offsets than in the truth, but their times are the
+/// same. A PSB whose TSC is damaged is found by its distance from the one found before it.
 /// Limitation: without TSC packets, no PSB after such a place is found.
 class PsbMatcher {
  public:
@@ -36,8 +36,8 @@ class PsbMatcher {
   using Index = std::vector<std::pair<uint64_t, size_t>>;
   [[nodiscard]] static std::optional<size_t> first_in(const Index& index, uint64_t key, size_t from);
   Index by_tsc_, by_offset_;  ///< indices of truth_, in order
-  size_t next_ = 0;     ///< the first that may be returned
-  uint64_t shift_ = 0;  ///< offset in the truth minus offset in the decoded stream, modulo 2^64
+  size_t next_ = 0;           ///< the first that may be returned
+  uint64_t shift_ = 0;        ///< offset in the truth minus offset in the decoded stream, modulo 2^64
 };
 
 }  // namespace ptd::cli

@@ -25,14 +25,15 @@
 namespace ptd::cli {
 namespace {
 
-constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
-constexpr size_t kMostTogether = size_t{1} << 22;  // instructions of segments that are compared as one
-constexpr size_t kMostMarks = size_t{1} << 22;     // of PSBs: those of at least 8 GiB of trace
+constexpr size_t kGoesOn = 8;                       // this many equal instructions are no accident
+constexpr size_t kMostTogether = size_t{1} << 22;   // instructions of segments that are compared as one
+constexpr size_t kMostMarks = size_t{1} << 22;      // of PSBs: those of at least 8 GiB of trace
 constexpr uint64_t kMostSpare = uint64_t{1} << 30;  // instructions of the truth beyond those that were decoded which are aligned
 constexpr uint64_t kMostSteps = uint64_t{1} << 26;  // gaps times places where packets were lost, of a segment
-constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
+constexpr size_t kUntold = 64;                      // instructions between the last packet and the first one lost: no packet tells of them
 
-/// Returns the PSBs of a truth file, the first kMostMarks. Errors: those of TruthFileReader::open(); a damaged file gives those before the damage.
+/// Returns the PSBs of a truth file, the first kMostMarks. Errors: those of TruthFileReader::open(); a damaged file gives those before the
+/// damage.
 Result<std::vector<PsbMark>> truth_marks(const std::string& path) {
   auto reader = emulate::TruthFileReader::open(path);
   if (!reader) return reader.error();
@@ -97,7 +98,7 @@ struct UncountedLoop {
 /// What the decoder gave of one segment, or several.
 struct DecodedSegment {
   InsnFlow insns;
-  std::vector<size_t> gaps;   ///< before which instruction
+  std::vector<size_t> gaps;  ///< before which instruction
   std::vector<UncountedLoop> loops;
   bool over = false;  ///< an event after the last instruction ended the tracing
 
@@ -174,15 +175,16 @@ class SegmentCompare {
       d = i + 1;
       t = match_[i] + size_t{1};
     }
-    const bool cut = last_segment && (!truth_ended || t + (truth_.skipped.count - skipped) >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
+    const bool cut =
+        last_segment && (!truth_ended || t + (truth_.skipped.count - skipped) >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
       (truth_ended && over ? counts_.untold : counts_.after_end) += truth_.insns.size() - t + skipped;
     } else if (d != decoded_.size() || t != truth_.insns.size() || skipped != 0) {
       differ(d, decoded_.size(), t, truth_.insns.size(), skipped);
     }
   }
-  // Aligns the unmarked flow alone, and then what is marked between its pieces: wrong flow that is marked resembles the flow of another time, and then
-  // has the place of right, unmarked flow. False if the pieces of unmarked flow are not all in the truth, in order.
+  // Aligns the unmarked flow alone, and then what is marked between its pieces: wrong flow that is marked resembles the flow of another
+  // time, and then has the place of right, unmarked flow. False if the pieces of unmarked flow are not all in the truth, in order.
   bool align_unmarked() {
     std::vector<FlowPiece> pieces;
     for (size_t i = 0; i < decoded_.size(); ++i) {
@@ -203,8 +205,8 @@ class SegmentCompare {
     align_part(d, decoded_.size(), t, truth_.insns.size());
     return true;
   }
-  // A few wrong instructions before a gap resemble the flow of a later time, and all that ran in between would count as left out. It is lost in the
-  // gap, and all of the flow up to the gap is wrong, if that is less. Returns whether that was so anywhere.
+  // A few wrong instructions before a gap resemble the flow of a later time, and all that ran in between would count as left out. It is
+  // lost in the gap, and all of the flow up to the gap is wrong, if that is less. Returns whether that was so anywhere.
   bool unmatch_ends() {
     bool any = false;
     size_t first = 0, t = 0;  // t: the truth before is matched by flow before `first`
@@ -219,11 +221,12 @@ class SegmentCompare {
     }
     return any;
   }
-  // Returns from where on nothing of [first, gap) should have a match, so that least of it and of the truth beside it is silently wrong; `gap` if all
-  // matches should stay.
+  // Returns from where on nothing of [first, gap) should have a match, so that least of it and of the truth beside it is silently wrong;
+  // `gap` if all matches should stay.
   [[nodiscard]] size_t end_to_unmatch(size_t first, size_t gap, size_t t) const {
     size_t d = first, best = gap;
-    int64_t cost = 0, least = 0;  // of the matches in [first, i): truth that is left out, less the unmarked instructions that would be wrong without them
+    // Of the matches in [first, i): truth that is left out, less the unmarked instructions that would be wrong without them.
+    int64_t cost = 0, least = 0;
     for (size_t i = first; i < gap; ++i) {
       if (match_[i] == kUnmatched) continue;
       const size_t found = match_[i], left_out = found - t - std::min(found - t, i - d);
@@ -262,9 +265,10 @@ class SegmentCompare {
   }
   void align_part(size_t d, size_t d_end, size_t t, size_t t_end) {
     std::vector<uint32_t> gaps;
-    for (auto gap = std::ranges::lower_bound(gaps_, d); gap != gaps_.end() && *gap <= d_end; ++gap) gaps.push_back(static_cast<uint32_t>(*gap - d));
-    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), gaps, static_cast<uint32_t>(t),
-                std::span(match_).subspan(d, d_end - d));
+    for (auto gap = std::ranges::lower_bound(gaps_, d); gap != gaps_.end() && *gap <= d_end; ++gap)
+      gaps.push_back(static_cast<uint32_t>(*gap - d));
+    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), gaps,
+                static_cast<uint32_t>(t), std::span(match_).subspan(d, d_end - d));
   }
   [[nodiscard]] bool goes_on(size_t d, size_t t) const {
     const auto next = std::upper_bound(gaps_.begin(), gaps_.end(), d);
@@ -281,8 +285,9 @@ class SegmentCompare {
     const auto gap = std::lower_bound(gaps_.begin(), gaps_.end(), first);
     return gap != gaps_.end() && *gap <= end;
   }
-  /// Returns whether the truth that is missing before decoded instruction `d` is iterations of loops that the decoder reports as uncounted: it has no
-  /// instruction that is not near such a place or in a round of its own (a segment may begin and end within such a loop: nothing is decoded).
+  /// Returns whether the truth that is missing before decoded instruction `d` is iterations of loops that the decoder reports as uncounted:
+  /// it has no instruction that is not near such a place or in a round of its own (a segment may begin and end within such a loop: nothing
+  /// is decoded).
   [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end, bool with_skipped) const {
     constexpr size_t kNear = 4096;  // the longest loop that the decoder recognises
     const size_t d_near = d - std::min(d, kNear);
@@ -292,7 +297,8 @@ class SegmentCompare {
     const auto last = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(std::min(d + kNear, decoded_.size()));
     std::unordered_set<uint64_t> near(first, last), begun;
     const std::span ran = std::span(truth_.insns.ips).subspan(t, t_end - t);
-    // Rounds can be missing from any of their instructions on, as equal rounds have no certain places: the round from the reported address counts.
+    // Rounds can be missing from any of their instructions on, as equal rounds have no certain places: the round from the reported address
+    // counts.
     for (auto loop = at; loop != loops_.end() && loop->before <= d + kNear; ++loop) {
       if (begun.insert(loop->ip).second) add_round(ran.first(std::min(2 * kNear, ran.size())), loop->ip, near);
     }
@@ -303,18 +309,21 @@ class SegmentCompare {
     const auto round = std::ranges::find(ran, begin);
     if (round != ran.end()) near.insert(round, std::find(round + 1, ran.end(), begin));
   }
-  /// Whether the decode is marked beside instructions [t, t_end) of the truth, which are missing before decoded instruction `d`, or may be missing
-  /// elsewhere in the loop that they are rounds of.
+  /// Whether the decode is marked beside instructions [t, t_end) of the truth, which are missing before decoded instruction `d`, or may be
+  /// missing elsewhere in the loop that they are rounds of.
   [[nodiscard]] bool marked_beside(size_t d, size_t t, size_t t_end) const {
     const auto [first, last] = places_of_missing(truth_.insns.ips, match_, {d, t, t_end});
     const auto at = [this](size_t i) { return decoded_.flagged.begin() + static_cast<std::ptrdiff_t>(i); };
-    return std::find(at(first - std::min<size_t>(first, 1)), at(std::min(last + 1, decoded_.size())), true) != at(std::min(last + 1, decoded_.size()));
+    return std::find(at(first - std::min<size_t>(first, 1)), at(std::min(last + 1, decoded_.size())), true) !=
+           at(std::min(last + 1, decoded_.size()));
   }
   [[nodiscard]] bool marked_around(size_t d, size_t d_end, size_t t, size_t t_end) const {
     if (d == d_end && t != t_end) return marked_beside(d, t, t_end);
-    return (d != 0 && decoded_.flagged[d - 1]) || (d != d_end && decoded_.flagged[d]) || (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    return (d != 0 && decoded_.flagged[d - 1]) || (d != d_end && decoded_.flagged[d]) ||
+           (d_end < decoded_.size() && decoded_.flagged[d_end]);
   }
-  /// Returns how many of the instructions [first, end) of the truth the recording itself lost. Here, as in `lost`, those that are skipped count.
+  /// Returns how many of the instructions [first, end) of the truth the recording itself lost. Here, as in `lost`, those that are skipped
+  /// count.
   [[nodiscard]] uint64_t asked_in(uint64_t first, uint64_t end) const {
     uint64_t asked = 0;
     auto at = std::ranges::upper_bound(truth_.lost, first, {}, &std::pair<uint64_t, uint64_t>::second);
@@ -401,8 +410,8 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   }
 }
 
-/// Takes the segments of the decode one after the other and finds their truth. The PSBs that both have divide the two flows into parts, which are
-/// compared. A PSB that only one of them has is inside a part.
+/// Takes the segments of the decode one after the other and finds their truth. The PSBs that both have divide the two flows into parts,
+/// which are compared. A PSB that only one of them has is inside a part.
 class StreamCompare {
  public:
   StreamCompare(emulate::TruthFileReader& reader, bool is_pt, std::vector<PsbMark> marks, NameCounter& names, TruthCounts& counts)
@@ -524,8 +533,9 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
   counts.has_end = compare.ended();
   if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
-    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is at the offset of one in the trace of " +
-                                                stream_name(recording.streams()[stream]) + ": it belongs to another recording or thread",
+    return Error{ErrorCode::wrong_recording,
+                 truth_path + ": none of its PSBs is at the offset of one in the trace of " + stream_name(recording.streams()[stream]) +
+                     ": it belongs to another recording or thread",
                  0};
   }
   return counts;
@@ -536,8 +546,8 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   std::string text = fmt::format(
       "{}: {} instructions: right {} ({:.6f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; silently wrong {}; lost in gaps {}, "
       "of them where packets were lost {}; gaps {}",
-      stream_name(stream), c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong + c.extra, c.lost,
-      c.lost_as_asked, c.gaps);
+      stream_name(stream), c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged,
+      c.wrong + c.extra, c.lost, c.lost_as_asked, c.gaps);
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.windows) text += "; what ran between the windows of AUX samples counts as lost";

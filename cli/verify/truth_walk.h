@@ -121,7 +121,8 @@ class TruthWalk {
   [[nodiscard]] bool more() const { return have_mark_ || have_first_; }
   /// Returns the number of PSBs up to and including the first of the next segment.
   [[nodiscard]] uint64_t psbs() const { return psbs_; }
-  /// Reads the next segment; false at the end. Of a longer one, `held` instructions of its start are held, and as many of its end. A block is not divided.
+  /// Reads the next segment; false at the end. Of a longer one, `held` instructions of its start are held, and as many of its end. A block
+  /// is not divided.
   bool next(TruthSegment& segment, size_t held = kMostHeld);
   [[nodiscard]] bool ended() const { return ended_; }
 

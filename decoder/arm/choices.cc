@@ -12,7 +12,7 @@ constexpr size_t kCandidatesPerStep = 16;  // that cost as much as one fetch
 /// Versions with which the flow continues in the same way.
 struct ForkWay {
   ArmInsn insn;
-  size_t index = 0;      ///< of the likeliest
+  size_t index = 0;  ///< of the likeliest
   bool same_bytes = true;
   bool single = true;
   Interval possible;

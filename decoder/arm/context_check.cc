@@ -82,8 +82,11 @@ void FlowPieces::join_last() {
   if (pieces_.size() < 2) return;
   const FlowPiece& last = pieces_.back();
   FlowPiece& before = pieces_[pieces_.size() - 2];
-  const bool is_same = last.is_joined && !last.changes_level && last.has_tid == before.has_tid && last.tid == before.tid && last.level == before.level;
-  if (!is_same || last.time.last < before.time.last || switch_after(switches_, before.time.first) != switch_after(switches_, last.time.last)) return;
+  const bool is_same =
+      last.is_joined && !last.changes_level && last.has_tid == before.has_tid && last.tid == before.tid && last.level == before.level;
+  if (!is_same || last.time.last < before.time.last ||
+      switch_after(switches_, before.time.first) != switch_after(switches_, last.time.last))
+    return;
   before.to_bytes = last.to_bytes;
   before.time.last = last.time.last;
   before.has_atoms = before.has_atoms || last.has_atoms;
@@ -209,7 +212,9 @@ class ContextJudge {
     return window == lost_.end() || next->time < window->first;
   }
   [[nodiscard]] Interval time_of(size_t first, size_t end) const { return {pieces_[first].time.first, pieces_[end - 1].time.last}; }
-  [[nodiscard]] bool joins_before(size_t i) const { return i > 0 && runs_[i - 1].end == runs_[i].first && pieces_[runs_[i].first].is_joined; }
+  [[nodiscard]] bool joins_before(size_t i) const {
+    return i > 0 && runs_[i - 1].end == runs_[i].first && pieces_[runs_[i].first].is_joined;
+  }
   [[nodiscard]] bool joins_after(size_t i) const { return i + 1 < runs_.size() && joins_before(i + 1); }
   [[nodiscard]] int32_t tid_of(size_t i) const { return pieces_[runs_[i].first].tid; }
   /// Returns whether the records agree with some run from its start to its end.
@@ -227,7 +232,8 @@ class ContextJudge {
   [[nodiscard]] bool fits(size_t i) const { return fit(time_of(runs_[i].first, runs_[i].end), tid_of(i)) == Fit::yes; }
   [[nodiscard]] bool changes_level(size_t i) const { return pieces_[runs_[i].first].changes_level; }
 
-  /// Returns whether the run before `i`, or after it, cannot be the other side of a switch between a run and what the records say of `piece`.
+  /// Returns whether the run before `i`, or after it, cannot be the other side of a switch between a run and what the records say of
+  /// `piece`.
   [[nodiscard]] bool is_no_switch(size_t i, size_t piece, bool at_end) const {
     if (at_end ? !joins_after(i) : !joins_before(i)) return false;
     const size_t other = at_end ? i + 1 : i - 1;
@@ -264,7 +270,8 @@ class ContextJudge {
     add(run.first, run.end, taken_as_[i]);
   }
 
-  /// The thread of a run that names a wrong one; -1: unknown. The kernel writes the id without a change of level: with one the thread stays.
+  /// The thread of a run that names a wrong one; -1: unknown. The kernel writes the id without a change of level: with one the thread
+  /// stays.
   [[nodiscard]] int32_t likeliest(size_t i, Interval time) const {
     const int32_t only = only_thread(time), before = joins_before(i) ? tid_of(i - 1) : -1, after = joins_after(i) ? tid_of(i + 1) : -1;
     if (only >= 0) return only;
@@ -280,8 +287,9 @@ class ContextJudge {
 
   /// Adds pieces of a thread; -1: of those that the records name.
   void add(size_t first, size_t end, int32_t of) {
-    const bool has_atoms = std::any_of(pieces_.begin() + static_cast<std::ptrdiff_t>(first), pieces_.begin() + static_cast<std::ptrdiff_t>(end),
-                                       [](const FlowPiece& piece) { return piece.has_atoms; });
+    const bool has_atoms =
+        std::any_of(pieces_.begin() + static_cast<std::ptrdiff_t>(first), pieces_.begin() + static_cast<std::ptrdiff_t>(end),
+                    [](const FlowPiece& piece) { return piece.has_atoms; });
     if (!has_atoms || !is_recorded(time_of(first, end))) return;
     for (size_t p = first; p < end; ++p) {
       const int32_t tid = of >= 0 ? of : only_thread(pieces_[p].time);
@@ -319,7 +327,8 @@ void check_contexts(CheckedSegment& checked, const TraceConfig& config, const Fo
 
 }  // namespace
 
-CheckedSegment check_segment(const AuxSegment& segment, const TraceConfig& config, const FollowOptions& options, const KnownSwitches& known) {
+CheckedSegment check_segment(const AuxSegment& segment, const TraceConfig& config, const FollowOptions& options,
+                             const KnownSwitches& known) {
   CheckedSegment checked{segment, {}, {}};
   const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
   if (options.use_time) checked.timestamps = check_timestamps(bytes, config, segment.timestamps, segment.tsc.use);

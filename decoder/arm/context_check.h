@@ -37,15 +37,15 @@ struct CheckedSegment {
 
 /// Checks a segment's timestamps and contexts.
 ///
-/// A *run* is flow without a break that has one context id. Linux writes the id in __switch_to, between the records of the switch, so a run ends a
-/// little later than the records say, or begins a little earlier. It is wrong, or a part of it:
+/// A *run* is flow without a break that has one context id. Linux writes the id in __switch_to, between the records of the switch, so a run
+/// ends a little later than the records say, or begins a little earlier. It is wrong, or a part of it:
 /// - if no record names its thread at any time of it;
 /// - if a thread that records name never comes in it;
-/// - if it goes on after a switch, up to a packet that also changes the exception level, or to another thread than the one that came: the packet of
-///   the switch is missing. Likewise if it begins before a switch.
-/// Nothing is judged where records may be missing, before the first and after the last, where the runs beside it do not fit the records either, and in a
-/// segment of which more than a quarter does not, or no run does from its start to its end: the ids may be numbers of another name space, or a guest's.
-/// A segment with more pieces or switches than a trace unit and a kernel write is not judged.
+/// - if it goes on after a switch, up to a packet that also changes the exception level, or to another thread than the one that came: the
+///   packet of the switch is missing. Likewise if it begins before a switch.
+/// Nothing is judged where records may be missing, before the first and after the last, where the runs beside it do not fit the records
+/// either, and in a segment of which more than a quarter does not, or no run does from its start to its end: the ids may be numbers of
+/// another name space, or a guest's. A segment with more pieces or switches than a trace unit and a kernel write is not judged.
 [[nodiscard]] CheckedSegment check_segment(const AuxSegment& segment, const TraceConfig& config, const FollowOptions& options,
                                            const KnownSwitches& known);
 

@@ -110,7 +110,8 @@ bool ElementQueue::mispredict() {
   size_t after = elements_.size();  // of the newest atom
   while (after > first_ && elements_[after - 1].kind != ElementKind::atoms && elements_[after - 1].kind != ElementKind::unseen) --after;
   const auto rest = elements_.begin() + static_cast<std::ptrdiff_t>(after);
-  elements_.erase(std::remove_if(rest, elements_.end(), [](const Element& each) { return each.kind == ElementKind::address; }), elements_.end());
+  elements_.erase(std::remove_if(rest, elements_.end(), [](const Element& each) { return each.kind == ElementKind::address; }),
+                  elements_.end());
   passed_ += elements_.size() - after;
   if (after == first_) return false;
   Element& element = elements_[after - 1];

@@ -7,9 +7,9 @@
 namespace ptd::arm {
 namespace {
 
-constexpr size_t kInElement = 4;               // times as many flows may be followed within one element
-constexpr uint64_t kMostUndecided = 1U << 14;  // elements after which the likeliest flow is taken
-constexpr size_t kMostHeldBlocks = 1U << 15;         // blocks of all flows, likewise
+constexpr size_t kInElement = 4;                               // times as many flows may be followed within one element
+constexpr uint64_t kMostUndecided = 1U << 14;                  // elements after which the likeliest flow is taken
+constexpr size_t kMostHeldBlocks = 1U << 15;                   // blocks of all flows, likewise
 constexpr uint64_t kWorkPerByte = 256, kLeastWork = 1U << 20;  // of a segment, after which forks are no longer taken
 constexpr uint64_t kCopiedPerStep = 64;                        // blocks, or pairs of flows, that cost as much as one element
 

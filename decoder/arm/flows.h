@@ -1,11 +1,11 @@
 // Flows: follows all flows that the versions of the code allow, side by side, until the packets leave one.
 //
-// Invariant: between two elements of the trace, all flows have executed the same elements. A fork within an element is taken by executing the
-// element once for each way. A flow that the element contradicts ends; flows that continue alike merge, and the blocks in which they differ
-// are marked ambiguous. Output is held back while several flows are possible.
-// Invariant: a limit never lets a doubtful flow through unmarked. Where flows were dropped, or all were contradicted, every block is marked up
-// to an anchor: an element after which the flow does not depend on what was executed before. Until then a contradiction is a gap `limit`, because a
-// flow that was dropped may fit.
+// Invariant: between two elements of the trace, all flows have executed the same elements. A fork within an element is taken by executing
+// the element once for each way. A flow that the element contradicts ends; flows that continue alike merge, and the blocks in which they
+// differ are marked ambiguous. Output is held back while several flows are possible.
+// Invariant: a limit never lets a doubtful flow through unmarked. Where flows were dropped, or all were contradicted, every block is marked
+// up to an anchor: an element after which the flow does not depend on what was executed before. Until then a contradiction is a gap
+// `limit`, because a flow that was dropped may fit.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,9 @@
 
 namespace ptd::arm {
 
-/// Packets of the flow (atoms, branches, addresses) between an A-Sync and the packet that begins the flow after it, Trace Info or I-Sync. Trace units
-/// write few of them: 1 on a Juno board, 3 by a Cortex-A9. If there are more, the packet that should come before them is damaged or lost.
+/// Packets of the flow (atoms, branches, addresses) between an A-Sync and the packet that begins the flow after it, Trace Info or I-Sync.
+/// Trace units write few of them: 1 on a Juno board, 3 by a Cortex-A9. If there are more, the packet that should come before them is
+/// damaged or lost.
 inline constexpr uint64_t kMostUnread = 8;
 
 class Flows {
@@ -35,7 +36,8 @@ class Flows {
   /// Outputs everything up to this point and ends the flow. `uncommitted`: P0 elements after it that were not committed.
   void end(uint64_t uncommitted = 0);
 
-  /// Sets whether each() takes forks. Otherwise the likeliest version is taken at each, and met_fork() tells that the output must be dropped.
+  /// Sets whether each() takes forks. Otherwise the likeliest version is taken at each, and met_fork() tells that the output must be
+  /// dropped.
   void take_forks(bool on);
   /// Forgets the fork that was met.
   void forget_fork() { script_.begin({}); }

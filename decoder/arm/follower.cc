@@ -431,11 +431,12 @@ void Follower::leave(uint32_t index, bool executed) {
 
 /// Handles a run that ends before any P0 instruction.
 void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
-  const bool is_elsewhere = run.stop == RunStop::no_image && undated_ && context_.level == 0 && possible().is_elsewhere(runs_->timeline(), run.end);
+  const bool is_elsewhere =
+      run.stop == RunStop::no_image && undated_ && context_.level == 0 && possible().is_elsewhere(runs_->timeline(), run.end);
   const GapReason reason = is_elsewhere                    ? GapReason::image_mismatch
                            : run.stop == RunStop::no_image ? GapReason::no_image
                            : run.stop == RunStop::bad_insn ? GapReason::bad_insn
-                                                          : GapReason::limit;
+                                                           : GapReason::limit;
   const Ip end = run.end;
   const SectionId section = run.section;
   if (run.instructions != 0) {

@@ -11,9 +11,9 @@
 #include "decoder/arm/context_check.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
-#include "decoder/possible_contexts.h"
 #include "decoder/arm/vector_push.h"
 #include "decoder/arm/waypoint_runs.h"
+#include "decoder/possible_contexts.h"
 #include "ptdecode/arm/config.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/context_track.h"
@@ -128,8 +128,8 @@ class Follower {
   void begin_element() { contradicted_ = anchored_ = false; }
   /// Returns whether the element contradicted the code. Missing code, lost packets, and a return from a call in lost flow do not.
   [[nodiscard]] bool contradicted() const { return contradicted_; }
-  /// Returns whether what follows does not depend on what was executed before: the place is lost, or it follows from the packets alone, and so
-  /// do the places to return to.
+  /// Returns whether what follows does not depend on what was executed before: the place is lost, or it follows from the packets alone, and
+  /// so do the places to return to.
   [[nodiscard]] bool anchored() const { return anchored_; }
   /// Returns whether both, which executed the same elements, execute any further elements in the same way.
   [[nodiscard]] bool continues_like(const Follower& other) const;
@@ -238,8 +238,8 @@ class Follower {
   uint32_t call_ = 0;  ///< the run whose call returned to the current position
   ReturnStack returns_;
   bool calls_unseen_ = false;  ///< calls may have run in lost flow: the trace unit's return stack has entries that returns_ lacks
-  bool pop_pending_ = false;  ///< a taken indirect branch: without an address its target is on the return stack
-  bool push_allowed_ = true;  ///< false between a synchronisation point and the address after it
+  bool pop_pending_ = false;   ///< a taken indirect branch: without an address its target is on the return stack
+  bool push_allowed_ = true;   ///< false between a synchronisation point and the address after it
 
   // Context and time
   PacketContext context_;
@@ -247,26 +247,26 @@ class Follower {
   SpaceId space_ = kNoSpace;
   TimeNs earliest_, latest_ = kTimeMax;
   bool time_known_ = false;
-  bool by_time_ = false;             ///< the current thread depends on the time
-  bool time_tells_context_ = false;  ///< so does it, or its space
-  TimeNs next_change_ = kTimeMax;    ///< when the thread's space changes next
-  bool is_new_ = false;              ///< it has no space before that
-  bool is_of_cpu_ = false;           ///< or when the cpu runs another thread
-  bool undated_ = false;             ///< no timestamp dates the flow so far
+  bool by_time_ = false;                          ///< the current thread depends on the time
+  bool time_tells_context_ = false;               ///< so does it, or its space
+  TimeNs next_change_ = kTimeMax;                 ///< when the thread's space changes next
+  bool is_new_ = false;                           ///< it has no space before that
+  bool is_of_cpu_ = false;                        ///< or when the cpu runs another thread
+  bool undated_ = false;                          ///< no timestamp dates the flow so far
   std::map<int32_t, PossibleContexts> possible_;  ///< then: by thread; -1: of the cpu
   int32_t listed_ = -1;                           ///< the thread of possible()
-  bool refuted_ = false;             ///< the code contradicted the packets: another context of possible_ may fit
-  TimeNs proven_;                    ///< what was executed proves that this time has come
+  bool refuted_ = false;                          ///< the code contradicted the packets: another context of possible_ may fit
+  TimeNs proven_;                                 ///< what was executed proves that this time has come
   TimestampIndex* times_ = nullptr;
-  bool entry_ = false;   ///< user code may begin at the next instruction
-  bool unsure_ = false;  ///< up to the next timestamp: the space may be wrong
+  bool entry_ = false;          ///< user code may begin at the next instruction
+  bool unsure_ = false;         ///< up to the next timestamp: the space may be wrong
   bool is_one_of_two_ = false;  ///< the cpu's thread may be the one of the AUX record before
   struct UserExit {
     int32_t tid = -1;
     Ip to;  ///< where the thread continues, unless it calls exec or handles a signal
     bool by_call = false;
   };
-  UserExit exit_;  ///< the last exception of user code
+  UserExit exit_;                        ///< the last exception of user code
   std::span<const WrongContext> wrong_;  ///< the part at the current packet, or the next, and those after it
   bool is_wrong_ = false;                ///< the current packet is in it
   Interval time_;
@@ -278,9 +278,9 @@ class Follower {
   // An exception that is held until its handler's address
   bool has_exception_ = false, exception_dated_ = false;
   Event exception_;
-  std::vector<Event> held_contexts_;  ///< contexts of the handler, which precede its address; output after the exception
+  std::vector<Event> held_contexts_;              ///< contexts of the handler, which precede its address; output after the exception
   bool contradicted_ = false, anchored_ = false;  ///< by the current element
-  uint64_t offset_ = 0;  ///< the packet whose instructions are being walked
+  uint64_t offset_ = 0;                           ///< the packet whose instructions are being walked
 };
 
 }  // namespace ptd::arm

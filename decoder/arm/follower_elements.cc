@@ -1,9 +1,9 @@
 // Follower: elements that are neither atoms, addresses nor contexts.
-#include "decoder/arm/follower.h"
-
 #include <algorithm>
 #include <array>
 #include <tuple>
+
+#include "decoder/arm/follower.h"
 
 namespace ptd::arm {
 namespace {
@@ -16,7 +16,8 @@ constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception t
 
 bool Follower::continues_like(const Follower& other) const {
   const auto flags = [](const Follower& f) {
-    return std::array{f.need_address_, f.need_context_, f.walked_, f.starting_, f.gap_given_, f.pop_pending_, f.push_allowed_, f.has_exception_};
+    return std::array{f.need_address_, f.need_context_, f.walked_,       f.starting_,
+                      f.gap_given_,    f.pop_pending_,  f.push_allowed_, f.has_exception_};
   };
   if (flags(*this) != flags(other) || space_ != other.space_) return false;
   // The last branch matters until the address that follows it, and the place only if it is known or follows from that branch.

@@ -7,8 +7,8 @@
 namespace ptd::arm {
 namespace {
 
-constexpr size_t kMostThreads = 32;              // of which the choices are kept
-constexpr int kMostEqual = 64;                   // records of the same context that are passed at once, and programs of a thread
+constexpr size_t kMostThreads = 32;  // of which the choices are kept
+constexpr int kMostEqual = 64;       // records of the same context that are passed at once, and programs of a thread
 
 }  // namespace
 
@@ -48,7 +48,8 @@ TimeNs Follower::time_after(uint64_t offset) const {
   return std::min(latest_, plus(last, options_.slack_ns));
 }
 
-/// Returns the earliest possible time of the last timestamp of the user code that goes on at `offset`; kTimeMin if it is left before the next one.
+/// Returns the earliest possible time of the last timestamp of the user code that goes on at `offset`; kTimeMin if it is left before the
+/// next one.
 TimeNs Follower::user_until(uint64_t offset) const {
   const Tsc ticks{times_->last_of_user(offset)};
   if (ticks.value == 0) return kTimeMin;
@@ -75,13 +76,14 @@ Follower::Runs Follower::runs_here(TimeNs time, TimeNs last) const {
   return found ? Runs::yes : unknown ? Runs::unknown : Runs::no;
 }
 
-/// Takes the thread of the cpu after the switches that the user code at ip_ has certainly passed, as it runs on after their records. Returns whether it may
-/// be of another one that comes before the next timestamp.
+/// Takes the thread of the cpu after the switches that the user code at ip_ has certainly passed, as it runs on after their records.
+/// Returns whether it may be of another one that comes before the next timestamp.
 bool Follower::pass_switches(uint64_t offset) {
   const std::vector<ContextTrack::Switch>& switches = contexts_->switches(segment_.cpu);
   const auto first_after = [&](TimeNs time) { return std::ranges::upper_bound(switches, time, {}, &ContextTrack::Switch::time); };
   const TimeNs last = time_after(offset), until = std::min(last, user_until(offset));
-  const auto end = first_after(last), from = std::min(first_after(earliest_), end), sure = std::max(from, first_after(minus(until, ContextTrack::kClockErrorNs)));
+  const auto end = first_after(last), from = std::min(first_after(earliest_), end),
+             sure = std::max(from, first_after(minus(until, ContextTrack::kClockErrorNs)));
   bool differ = false;
   auto passed = sure;
   if (sure != from) {  // the next thread that has code here, if only an error of the clock shows that its record comes later
@@ -104,9 +106,9 @@ void Follower::set_proven(TimeNs time) {
   update_context();
 }
 
-/// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another place than other
-/// system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal, or that
-/// returns from one, does not return to its place either.
+/// User code begins at ip_. Between the last timestamp and the next one, its thread may be made, or call exec, which returns to another
+/// place than other system calls, or the cpu may switch to another thread. Limitation: a system call that ends in a handler of a signal, or
+/// that returns from one, does not return to its place either.
 void Follower::enter_user(uint64_t offset) {
   entry_ = false;
   if (undated_) return enter_undated();
@@ -124,8 +126,8 @@ void Follower::enter_user(uint64_t offset) {
   if (!unsure_) set_proven(next_change_);
 }
 
-/// Same where the packets have no times: the address tells the program, if only one maps it. After exec, the flow goes on in the next one, and after a
-/// contradiction in another one.
+/// Same where the packets have no times: the address tells the program, if only one maps it. After exec, the flow goes on in the next one,
+/// and after a contradiction in another one.
 void Follower::enter_undated() {
   if (context_.level != 0 || !possible().has_several()) return;
   const bool is_other = exit_.by_call && exit_.tid >= 0 && exit_.tid == software_.tid && exit_.to.value - ip_.value > 4;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kReturnStackOfPtm = 1U << 29;      // ETMCR
 constexpr uint32_t kBarriersAreWaypoints = 1U << 24;  // ETMCCER
-constexpr size_t kMostFlows = 16;        // as DecoderOptions::max_flows
-constexpr uint64_t kMostAhead = 1U << 12;  // packets after an instruction, among which the one that cancels it is looked for
+constexpr size_t kMostFlows = 16;                     // as DecoderOptions::max_flows
+constexpr uint64_t kMostAhead = 1U << 12;             // packets after an instruction, among which the one that cancels it is looked for
 constexpr uint64_t kNever = ~uint64_t{0};
 
 WaypointRules legacy_rules(const TraceConfig& config) {
@@ -70,7 +70,8 @@ struct LegacyPosition {
 
 struct LegacyDecoder::State : LegacyPosition {
   State(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& given, const FollowOptions& options)
-      : config(given), runs(timeline, legacy_rules(given), options.own_upper),
+      : config(given),
+        runs(timeline, legacy_rules(given), options.own_upper),
         all(runs, contexts, follower_config(given), options, kMostFlows),
         reader({}, given) {}
 
@@ -209,7 +210,8 @@ void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
   }
 }
 
-/// Atoms and branches between an A-Sync and its I-Sync cannot be followed: see kMostUnread. An I-Sync that is not periodic begins another flow than theirs.
+/// Atoms and branches between an A-Sync and its I-Sync cannot be followed: see kMostUnread. An I-Sync that is not periodic begins another
+/// flow than theirs.
 void LegacyDecoder::State::pass_unread(const LegacyPacket& packet) {
   if (packet.kind == LegacyKind::async) {
     isync_is_lost |= unread_from != kNever;
@@ -290,8 +292,9 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   }
 }
 
-// [ETMv3] "Data aborts": of a cancelling exception, "the last instruction traced before this branch" did not run. [ETMv3] "Tracing of exception
-// return": a return may be cancelled, too. On the M profile only its packet is, because the instruction has run ([Cortex-M3] "Exception return").
+// [ETMv3] "Data aborts": of a cancelling exception, "the last instruction traced before this branch" did not run. [ETMv3] "Tracing of
+// exception return": a return may be cancelled, too. On the M profile only its packet is, because the instruction has run ([Cortex-M3]
+// "Exception return").
 /// Finds the packet that cancels what the next packet tells last, so that it is never executed.
 void LegacyDecoder::State::look_for_cancel() {
   const LegacyPacket& next = tape[at];

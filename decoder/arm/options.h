@@ -9,10 +9,11 @@ namespace ptd::arm {
 
 /// How the current thread is known.
 enum class ContextNames : uint8_t {
-  none,         ///< not by context packets: a raw capture, whose user code belongs to the default space, or records of switches name it
-  context_id,   ///< CONTEXTIDR_EL1 holds the thread id, as Linux writes it (CONFIG_PID_IN_CONTEXTIDR)
-  vmid,         ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
-  aux_records,  ///< not by context packets: the flow of a cpu up to an AUX record is of the thread that writes it, or of the one before that
+  none,        ///< not by context packets: a raw capture, whose user code belongs to the default space, or records of switches name it
+  context_id,  ///< CONTEXTIDR_EL1 holds the thread id, as Linux writes it (CONFIG_PID_IN_CONTEXTIDR)
+  vmid,        ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
+  /// Not by context packets: the flow of a cpu up to an AUX record is of the thread that writes it, or of the one before that.
+  aux_records,
 };
 
 /// Returns whether context packets name threads.

@@ -35,8 +35,8 @@ EventKind event_of(ElementKind kind) {
 /// Returns whether a packet says nothing of the flow, or begins it.
 bool comes_before_info(PacketKind kind) {
   using enum PacketKind;
-  return kind == async || kind == trace_info || kind == discard || kind == timestamp || kind == ts_marker || kind == ignore || kind == ccnt_f1 ||
-         kind == ccnt_f2 || kind == ccnt_f3;
+  return kind == async || kind == trace_info || kind == discard || kind == timestamp || kind == ts_marker || kind == ignore ||
+         kind == ccnt_f1 || kind == ccnt_f2 || kind == ccnt_f3;
 }
 
 }  // namespace

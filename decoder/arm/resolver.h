@@ -61,8 +61,8 @@ class Resolver {
   uint64_t depth_ = 0;           ///< P0 elements that are not committed
   bool awaits_address_ = false;  ///< the newest P0 element is incomplete until its address comes
   bool overflowed_ = false;
-  uint64_t ignored_ = 0;    ///< packets of conditional and data trace
-  uint64_t sync_from_ = 0;  ///< where the search for sync began
+  uint64_t ignored_ = 0;          ///< packets of conditional and data trace
+  uint64_t sync_from_ = 0;        ///< where the search for sync began
   uint64_t unread_from_ = kNone;  ///< the first packet of the flow between an A-Sync and its trace info
   uint32_t unread_ = 0;           ///< number of such packets
   bool info_is_lost_ = false;     ///< and another A-Sync came

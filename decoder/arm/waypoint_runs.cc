@@ -438,15 +438,26 @@ uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 
 WaypointRun RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches,
                               CandidateChooser& chooser) {
-  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = stop,
+  return read({.space = home(space, ip),
+               .ip = ip,
+               .mode = mode,
+               .when = when,
+               .has_stop = true,
+               .stop = stop,
                .through_branches = through_branches},
               chooser);
 }
 
 WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, bool through_branches,
                                    CandidateChooser& chooser) {
-  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last,
-               .through_branches = through_branches, .stop_is_last = true},
+  return read({.space = home(space, ip),
+               .ip = ip,
+               .mode = mode,
+               .when = when,
+               .has_stop = true,
+               .stop = last,
+               .through_branches = through_branches,
+               .stop_is_last = true},
               chooser);
 }
 

@@ -236,7 +236,7 @@ class RunCache {
   std::vector<WaypointRun, RoomFor<WaypointRun>> runs_;
   std::vector<Step, RoomFor<Step>> steps_;
   uint32_t run_count_ = 0;
-  uint32_t hole_run_ = 0;         // the run shared by all lookups without code, set by the last one; 0: none yet
+  uint32_t hole_run_ = 0;        // the run shared by all lookups without code, set by the last one; 0: none yet
   std::vector<uint32_t> slots_;  // open addressing, power of two; 0: empty
   static constexpr size_t kWindowBytes = 64;
   std::vector<CodeCandidate> candidates_;  // empty before the first fetch

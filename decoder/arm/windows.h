@@ -9,10 +9,11 @@ namespace ptd::arm {
 
 enum class TraceStop : uint8_t { full, bound, end };
 
-/// Fills batches from one segment. A stretch is tried with one flow. If it has a fork, its output is dropped and the stretch is followed with all
-/// flows, up to the point where one is left. The output does not depend on where stretches begin.
-/// A Trace provides flows(); position(), which grows with its packets; run(target, end), which stops at a packet at or after `end`, and after
-/// one with a fork unless flows() takes forks; place() and go_to() for positions to return to, and copied(), the cost of place() in packets.
+/// Fills batches from one segment. A stretch is tried with one flow. If it has a fork, its output is dropped and the stretch is followed
+/// with all flows, up to the point where one is left. The output does not depend on where stretches begin.
+/// A Trace provides flows(); position(), which grows with its packets; run(target, end), which stops at a packet at or after `end`, and
+/// after one with a fork unless flows() takes forks; place() and go_to() for positions to return to, and copied(), the cost of place() in
+/// packets.
 template <typename Trace>
 class Windows {
  public:

@@ -8,8 +8,8 @@
 
 namespace ptd {
 
-/// classify() of code that the flow has reached. As many zero bytes as the longest x86 instruction has are no code (cls bad), though each two of them
-/// are `add %al, (%rax)`: files are padded with zeros, and pages that were not saved have them.
+/// classify() of code that the flow has reached. As many zero bytes as the longest x86 instruction has are no code (cls bad), though each
+/// two of them are `add %al, (%rax)`: files are padded with zeros, and pages that were not saved have them.
 [[nodiscard]] inline Insn reached_insn(Bytes bytes, ExecMode mode) {
   constexpr size_t kMost = 15;
   const auto is_zero = [](std::byte byte) { return byte == std::byte{0}; };

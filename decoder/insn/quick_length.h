@@ -36,8 +36,8 @@ inline constexpr std::array<uint8_t, 256> kAddressBytes = [] {
   return sizes;
 }();
 
-/// Returns the length of a common 64-bit instruction of class `other`: at most one prefix of 66, F2 and F3, a REX, and an opcode of map 0 or 1
-/// without special cases. 0: the Scanner must decide. 15 bytes are read.
+/// Returns the length of a common 64-bit instruction of class `other`: at most one prefix of 66, F2 and F3, a REX, and an opcode of map 0
+/// or 1 without special cases. 0: the Scanner must decide. 15 bytes are read.
 inline uint32_t quick_length(const uint8_t* bytes) {
   uint32_t pos = 0;
   const bool has66 = bytes[0] == 0x66;

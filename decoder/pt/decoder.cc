@@ -38,15 +38,16 @@ constexpr size_t kMaxFlowsLater = 4;          // as DecoderOptions::max_candidat
 bool shows_loss(const Timeline& timeline) {
   const std::vector<Finding>& findings = timeline.findings();
   return timeline.has_suspect_windows() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
-           finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
-  });
+           return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
+                  finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
+         });
 }
 
 // Returns whether the gap shows that the code read is not the code executed. (Missing code says nothing about the path there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
-// Returns the spaces in which code changed in place. A kernel without an image is not one of them: all code but the changed bytes is missing.
+// Returns the spaces in which code changed in place. A kernel without an image is not one of them: all code but the changed bytes is
+// missing.
 std::set<SpaceId> changing_spaces(const Timeline& timeline) {
   std::set<SpaceId> changing, bare;
   for (SiteId id = 0; id < timeline.site_count(); ++id) {
@@ -82,16 +83,16 @@ struct Decoder::State {
 
   Walker walker;
   Runner runner;
-  bool modes_differ = false;   ///< in the segment's packets: its code may be of another mode
+  bool modes_differ = false;    ///< in the segment's packets: its code may be of another mode
   bool thread_unknown = false;  ///< no TSC tells which of the cpu's context switches come before the segment or in it
-  bool may_heal;               ///< some address has several contents over time
-  std::set<SpaceId> changing;  ///< see changing_spaces
-  bool records_lost;           ///< records of kernel code are known to be missing
-  uint64_t doubtful_blocks;    ///< number of blocks before an unexplained contradiction that become suspect
-  bool has_doubt;              ///< LOST records exist, which give the time of the loss
-  uint32_t doubt = 0;          ///< number of following blocks that are suspect because of an uncertain block before them
-  bool exact = false;          ///< this segment is walked without the fast path
-  bool replay_due = false;     ///< set on the fast path: the exact walker must redo the segment
+  bool may_heal;                ///< some address has several contents over time
+  std::set<SpaceId> changing;   ///< see changing_spaces
+  bool records_lost;            ///< records of kernel code are known to be missing
+  uint64_t doubtful_blocks;     ///< number of blocks before an unexplained contradiction that become suspect
+  bool has_doubt;               ///< LOST records exist, which give the time of the loss
+  uint32_t doubt = 0;           ///< number of following blocks that are suspect because of an uncertain block before them
+  bool exact = false;           ///< this segment is walked without the fast path
+  bool replay_due = false;      ///< set on the fast path: the exact walker must redo the segment
   HealSearch healer;
   Checkpoint older, newer;
   BatchPlace given;                          ///< output of the segment returned so far, without `held`
@@ -212,8 +213,9 @@ void Decoder::State::start(const AuxSegment& segment) {
 namespace {
 
 bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
-  return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.whole_ip_at == b.whole_ip_at && a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next &&
-         a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
+  return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.whole_ip_at == b.whole_ip_at &&
+         a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next && a.tnt_count == b.tnt_count &&
+         a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
 }
 
 }  // namespace
@@ -429,7 +431,7 @@ void Decoder::State::resolve(Batch& batch) {
       retire(std::move(dead));
     } else {
       Gap gap = gap_of(best_loss, *dead);
-      if (dropped) gap.reason = GapReason::limit;  // one that was dropped may be right
+      if (dropped) gap.reason = GapReason::limit;     // one that was dropped may be right
       if (!best_done) walker.finish_block(*dead, 0);  // marked like the others
       settle_on(std::move(dead), ambiguous, batch);
       flows[0]->write_to(batch, enough_blocks);
@@ -467,7 +469,8 @@ bool Decoder::State::may_have_strayed(const Loss& loss) {
   return (changing.contains(loss.space) && !loss.at_given_ip) || walker.ever_has_code(loss.space, loss.ip);
 }
 
-// Returns whether an alternative path, whose first blocks up to number `same` are those of `batch`, keeps what later contradictions cannot affect.
+// Returns whether an alternative path, whose first blocks up to number `same` are those of `batch`, keeps what later contradictions cannot
+// affect.
 bool Decoder::State::keeps_settled(uint64_t same, const Batch& batch) const {
   const uint64_t fixed = fixed_blocks - std::min(fixed_blocks, given.blocks);
   return same >= std::max(settled_end(batch).blocks, fixed);
@@ -531,7 +534,8 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   drop_checkpoints();
 }
 
-// From here on the flow is one of several. Before they parted, its time was `not_before` or later. `stacks`: others may have other return stacks.
+// From here on the flow is one of several. Before they parted, its time was `not_before` or later. `stacks`: others may have other return
+// stacks.
 void Decoder::State::doubt_flow(TimeNs not_before, bool stacks) {
   if (!unproven) proven_not_before = not_before;
   unproven_stacks = (unproven && unproven_stacks) || stacks;

@@ -1,9 +1,9 @@
 // Lists the calls of one function with their durations. Usage: calls_of FUNCTION [RECORDING]
+#include <ptdecode/calls.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <span>
-
-#include <ptdecode/calls.h>
 
 int main(int argc, char** argv) {
   if (argc < 2) {

@@ -1,11 +1,11 @@
 // Lists the versions of the code at an address, with the times at which each was live. Usage: code_at ADDRESS [RECORDING]
+#include <ptdecode/disassembler.h>
+#include <ptdecode/recording.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-
-#include <ptdecode/disassembler.h>
-#include <ptdecode/recording.h>
 
 namespace {
 
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
     for (uint32_t number = 0; number < site.versions; ++number, ++versions) {
       const ptd::Timeline::VersionInfo version = timeline.version(id, number);
       const ptd::Interval live = version.certain.empty() ? version.possible : version.certain;
-      std::printf("%llx  %s..%s  %s\n", static_cast<unsigned long long>(site.ip.value), seconds(live.first).c_str(), seconds(live.last).c_str(),
+      std::printf("%llx  %s..%s  %s\n", static_cast<unsigned long long>(site.ip.value), seconds(live.first).c_str(),
+                  seconds(live.last).c_str(),
                   version.known ? disassembler.text(version.bytes, site.ip, ptd::ExecMode::bits64).c_str() : "bytes not known");
     }
   }

@@ -1,4 +1,7 @@
 // Lists the branches that were taken most often, with symbols of the time at which they ran. Usage: hot_edges [RECORDING]
+#include <ptdecode/recording.h>
+#include <ptdecode/stream_cursor.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -7,9 +10,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <ptdecode/recording.h>
-#include <ptdecode/stream_cursor.h>
 
 namespace {
 
@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
     }
     const ptd::BlockTable& table = cursor.table();
     for (const auto& [nodes, edge] : edges)
-      total[{name_of(recording, table.info(nodes.first), edge.when), name_of(recording, table.info(nodes.second), edge.when)}] += edge.count;
+      total[{name_of(recording, table.info(nodes.first), edge.when), name_of(recording, table.info(nodes.second), edge.when)}] +=
+          edge.count;
   }
 
   std::vector<std::pair<uint64_t, std::pair<std::string, std::string>>> ranked;

@@ -1,8 +1,7 @@
 /* Prints the branches and the gaps of a recording. Usage: walk RECORDING */
 #include <inttypes.h>
-#include <stdio.h>
-
 #include <ptdecode/ptdecode.h>
+#include <stdio.h>
 
 static int failed(ptd_code code, char* message) {
   fprintf(stderr, "walk: %s (%s)\n", message != NULL ? message : "error", ptd_code_name(code));

@@ -13,9 +13,10 @@ namespace ptd::environment {
 [[nodiscard]] std::string debuginfod_urls();  ///< DEBUGINFOD_URLS: the servers of debug information, separated by blanks
 [[nodiscard]] std::string stash();            ///< PTDECODE_STASH: a directory, or "off"
 [[nodiscard]] std::string demo();             ///< PTDECODE_DEMO: the folder of the demonstration's recordings
-/// Returns the name of a PTDECODE_ variable that is set but empty, which is a mistake such as `PTDECODE_STASH=$DIR` without DIR; "" if none is.
+/// Returns the name of a PTDECODE_ variable that is set but empty, which is a mistake such as `PTDECODE_STASH=$DIR` without DIR; "" if none
+/// is.
 [[nodiscard]] std::string empty_variable();
-[[nodiscard]] std::string qemu_sysroot();     ///< QEMU_LD_PREFIX: where qemu-user looks for a program's dynamic linker
+[[nodiscard]] std::string qemu_sysroot();  ///< QEMU_LD_PREFIX: where qemu-user looks for a program's dynamic linker
 
 /// Returns TMPDIR; "/tmp" if it is not set or empty.
 [[nodiscard]] std::string temporary_folder();

@@ -4,7 +4,7 @@
 namespace ptd {
 
 std::string_view name_of(ErrorCode code) {
-#define PTD_NAME(name) \
+#define PTD_NAME(name)  \
   case ErrorCode::name: \
     return #name
   switch (code) {

@@ -1,4 +1,5 @@
-// Fd: an open file descriptor that closes itself; write_all(): writes a whole buffer to a descriptor; written_bytes(): a size without holes.
+// Fd: an open file descriptor that closes itself; write_all(): writes a whole buffer to a descriptor; written_bytes(): a size without
+// holes.
 #pragma once
 
 #include <unistd.h>

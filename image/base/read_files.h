@@ -5,8 +5,8 @@
 
 namespace ptd {
 
-/// While an object exists, the process notes which regular files it reads; after the last one, it forgets them. The command line has one for
-/// its whole run, and the library has one in each call that reads a recording and writes a file. Any thread.
+/// While an object exists, the process notes which regular files it reads; after the last one, it forgets them. The command line has one
+/// for its whole run, and the library has one in each call that reads a recording and writes a file. Any thread.
 class ReadFilesScope {
  public:
   ReadFilesScope();

@@ -64,7 +64,8 @@ bool is_same_file(const struct stat& a, const struct stat& b) { return a.st_dev 
 RegularFile open_looked_at(Fd place, int folder, const std::string& name) {
   constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   RegularFile file;
-  struct stat info {}, opened {};
+  struct stat info {
+  }, opened{};
   if (!place.ok() || ::fstat(place.get(), &info) != 0) {
     file.error = errno;
     return file;

@@ -69,7 +69,8 @@ bool replace_pages(uintptr_t address) {
   const uintptr_t page = address & ~(g_page_bytes.load(std::memory_order_relaxed) - 1);
   void* const from = reinterpret_cast<void*>(page);  // NOLINT(performance-no-int-to-ptr): an address from the kernel
   // Writable: libelf maps files so that it can change them in memory.
-  if (::mmap(from, slot->end.load() - page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
+  if (::mmap(from, slot->end.load() - page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+    return false;
   if (!slot->faulted.exchange(true)) g_shrunk.fetch_add(1);
   return true;
 }
@@ -78,7 +79,7 @@ void on_bus_error(int signal, siginfo_t* info, void*) {
   const int saved = errno;
   const bool is_fault = info->si_code > 0;
   if (info->si_code != BUS_ADRERR || !replace_pages(reinterpret_cast<uintptr_t>(info->si_addr))) {
-    std::signal(signal, SIG_DFL);        // the access faults again, and ends the process
+    std::signal(signal, SIG_DFL);          // the access faults again, and ends the process
     if (!is_fault) (void)::raise(signal);  // sent by a process
   }
   errno = saved;

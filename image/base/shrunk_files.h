@@ -12,11 +12,11 @@
 
 namespace ptd {
 
-/// Registers a mapping of a file, after note_size(). `identity` is device and inode. The first call installs a handler of SIGBUS if the signal has its default
-/// action. A read past the file's new end then gives zero bytes, and shrunk_file_count() grows. Any thread.
+/// Registers a mapping of a file, after note_size(). `identity` is device and inode. The first call installs a handler of SIGBUS if the
+/// signal has its default action. A read past the file's new end then gives zero bytes, and shrunk_file_count() grows. Any thread.
 void watch_mapping(Bytes mapping, const std::string& path, std::pair<uint64_t, uint64_t> identity);
-/// Notes that a file has this size now: its mappings that are longer read zero bytes past it. Call it where a file is opened again, which may show
-/// nothing but the new size. Any thread.
+/// Notes that a file has this size now: its mappings that are longer read zero bytes past it. Call it where a file is opened again, which
+/// may show nothing but the new size. Any thread.
 void note_size(std::pair<uint64_t, uint64_t> identity, uint64_t size_bytes);
 /// Call before the memory is unmapped. Notes whether the file is shorter than its mapping by now.
 void unwatch_mapping(Bytes mapping);

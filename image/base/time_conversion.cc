@@ -13,7 +13,8 @@ TimeConversion TimeConversion::of_frequency(uint64_t hz) {
   return made;
 }
 
-// The counter's values are up to half a wrap from `near`. Where they begin is a multiple of 2^kAligned, so that they do not wrap within a small part.
+// The counter's values are up to half a wrap from `near`. Where they begin is a multiple of 2^kAligned, so that they do not wrap within a
+// small part.
 TimeConversion TimeConversion::for_short_counter(Tsc near, unsigned bits) const {
   constexpr unsigned kAligned = 50;
   TimeConversion made = *this;

@@ -118,9 +118,7 @@ void follow(std::string path, Place& place) {
   }
 }
 
-Error open_error(const std::string& path, int number) {
-  return system_error(path + ": cannot write", ErrorCode::write_failed, number);
-}
+Error open_error(const std::string& path, int number) { return system_error(path + ": cannot write", ErrorCode::write_failed, number); }
 
 /// Errors: file_open, also for a link of another user that the kernel or is_foreign() refuses to follow.
 Result<Place> look_at(const std::string& path) {
@@ -136,7 +134,8 @@ Result<Place> look_at(const std::string& path) {
 
 // Standard output itself, or its pipe under another name. Its reader may leave early, as `head` does.
 bool is_standard_output(int fd) {
-  struct stat own {}, standard {};
+  struct stat own {
+  }, standard{};
   return ::fstat(fd, &own) == 0 && ::fstat(STDOUT_FILENO, &standard) == 0 && own.st_dev == standard.st_dev && own.st_ino == standard.st_ino;
 }
 
@@ -164,7 +163,9 @@ FileKind file_kind(const std::string& path) {
   const std::string_view start(magic.data(), got < 0 ? 0 : static_cast<size_t>(got));
   if (start == "PERFILE2" || start == "2ELIFREP" || start == "PERFFILE" || start == "ELIFFREP") return FileKind::recording;
   if (start == kBundleMagic) return FileKind::bundle;
-  if (start.starts_with("\x7f" "ELF")) return FileKind::program;
+  if (start.starts_with("\x7f"
+                        "ELF"))
+    return FileKind::program;
   return start.starts_with("JiTD") || start.starts_with("DTiJ") ? FileKind::jitdump : FileKind::other;
 }
 
@@ -205,8 +206,9 @@ Result<bool> keep_old_recording(const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(fs::symlink_status(path, error))) return false;
   if (Status allowed = check_output(path, kRecordingOutput); !allowed) return allowed.error();
+  // A link to nothing is renamed, too.
   const bool recording = fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error)
-                                                  : !fs::exists(status) || fs::is_regular_file(status);  // a link to nothing is renamed, too
+                                                  : !fs::exists(status) || fs::is_regular_file(status);
   if (!recording && !fs::is_directory(status)) return false;  // a device, a pipe: written as it is
   if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
   const std::string old = path + ".old";
@@ -253,7 +255,7 @@ Result<Fd> create_private(const std::string& path) {
   // An existing file may be open elsewhere or have other names, so it is unlinked and not reused. Of a link, only the link is removed.
   if (!place->direct() && ::unlink(path.c_str()) != 0 && errno != ENOENT) return open_error(path, errno);
   Fd fd(place->direct() ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY)
-                 : ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+                        : ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.ok()) return open_error(path, errno);
   return fd;
 }

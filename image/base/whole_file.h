@@ -18,7 +18,7 @@ enum class FileKind : uint8_t {
   other,
   recording,  ///< perf.data, in either byte order
   bundle,
-  program,    ///< ELF: a program, a library, debug information, kcore
+  program,  ///< ELF: a program, a library, debug information, kcore
   jitdump,
 };
 
@@ -37,19 +37,19 @@ struct OutputRules {
 /// Of recordings.
 inline constexpr OutputRules kRecordingOutput{0600, FileKind::recording, true};
 
-/// Refuses a path that cannot be written because of its folder (not with keep_old), or whose file must not be lost: a file that this process has
-/// read (read_files.h), and a recording, bundle, program, library or jitdump that is not of `rules.kind`. With keep_old, a file that was read is allowed, and PATH.old, which is lost, is checked too.
-/// Errors: bad_output, write_failed.
+/// Refuses a path that cannot be written because of its folder (not with keep_old), or whose file must not be lost: a file that this
+/// process has read (read_files.h), and a recording, bundle, program, library or jitdump that is not of `rules.kind`. With keep_old, a file
+/// that was read is allowed, and PATH.old, which is lost, is checked too. Errors: bad_output, write_failed.
 [[nodiscard]] Status check_output(const std::string& path, const OutputRules& rules = {});
 
-/// Refuses the path of a recording if the program to be recorded is there, or at PATH.old and would be replaced by the file at `path`. A script
-/// has no kind that check_output() knows. Errors: bad_output.
+/// Refuses the path of a recording if the program to be recorded is there, or at PATH.old and would be replaced by the file at `path`. A
+/// script has no kind that check_output() knows. Errors: bad_output.
 [[nodiscard]] Status check_not_program(const std::string& path, const std::string& program);
 
 /// Renames `path` to PATH.old. Errors: write_failed, permission_denied.
 [[nodiscard]] Status keep_as_old(const std::string& path);
-/// The same for the place of a recording, a file or perf's directory form; an earlier PATH.old is lost. Returns false if nothing is there, or a
-/// device. Errors: also bad_output, for a directory that is no recording.
+/// The same for the place of a recording, a file or perf's directory form; an earlier PATH.old is lost. Returns false if nothing is there,
+/// or a device. Errors: also bad_output, for a directory that is no recording.
 [[nodiscard]] Result<bool> keep_old_recording(const std::string& path);
 
 /// An output file at a path that a user named. What exists at the path decides how it is written:
@@ -72,8 +72,8 @@ class WholeFile {
 
   /// Returns false once nothing more needs to be written: a write failed, or the reader of a pipe has closed it, which is not an error.
   bool write(std::string_view text);
-  /// Renames the file to its final path. Errors: file_open, also for an earlier failed write(); those of check_output(), for a file that was
-  /// read only after open(). After an error, the path has its earlier file.
+  /// Renames the file to its final path. Errors: file_open, also for an earlier failed write(); those of check_output(), for a file that
+  /// was read only after open(). After an error, the path has its earlier file.
   [[nodiscard]] Status finish();
   /// Returns the descriptor, for writing without write(). It stays owned by this object.
   [[nodiscard]] int fd() const { return fd_; }
@@ -87,7 +87,7 @@ class WholeFile {
   [[nodiscard]] Error failed() const;
 
   int fd_;
-  std::string path_;                // as the user gave it
+  std::string path_;  // as the user gave it
   OutputRules rules_;
   std::string temporary_;  // its path until finish(); "": written directly
   std::string pending_;
@@ -99,11 +99,11 @@ class WholeFile {
 /// Replaces and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
 
-/// Removes the temporary files of this process's WholeFiles that are not finished (of 16 at most). Async-signal-safe: for a handler that ends
-/// the process.
+/// Removes the temporary files of this process's WholeFiles that are not finished (of 16 at most). Async-signal-safe: for a handler that
+/// ends the process.
 void remove_unfinished_files();
-/// Makes SIGTERM, SIGHUP and SIGQUIT do so before they end the process, if they have their default action. For a program's main(); a library
-/// must not change the actions of its host.
+/// Makes SIGTERM, SIGHUP and SIGQUIT do so before they end the process, if they have their default action. For a program's main(); a
+/// library must not change the actions of its host.
 void remove_temporaries_on_signals();
 
 }  // namespace ptd

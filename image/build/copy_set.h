@@ -21,7 +21,8 @@ struct AddressRange {
 /// with its site and versions.
 inline constexpr size_t kMaxCopyDifferences = size_t{1} << 18;
 
-/// Limit of the bytes that differences() compares. Copies of a kernel share less; segments of a forged one may repeat the same bytes of a file.
+/// Limit of the bytes that differences() compares. Copies of a kernel share less; segments of a forged one may repeat the same bytes of a
+/// file.
 inline constexpr uint64_t kMaxComparedBytes = uint64_t{1} << 30;
 
 struct CopyDifferences {

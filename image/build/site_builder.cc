@@ -359,8 +359,7 @@ void SiteBuilder::report_mismatch(const SiteInput& input, const SiteStep& cause,
     const StoredEdit& edit = edits_.edits()[cause.edit];
     finding.ip = Ip{edit.ip};
     finding.expected = to_vector(Bytes{edits_.old_bytes(edit), edit.old_size});
-    finding.what =
-        "record at file offset " + std::to_string(edit.record_offset_bytes) + " has other old bytes than the timeline";
+    finding.what = "record at file offset " + std::to_string(edit.record_offset_bytes) + " has other old bytes than the timeline";
   }
   add_pending(finding);
   finding.kind = FindingKind::poke_healed;

@@ -53,8 +53,7 @@ struct SiteInput {
   uint32_t size = 0;
   std::vector<SiteStep> steps;
   std::vector<SiteCopy> copies;
-  bool outside_base =
-      false;  ///< copies exist and none covers this range: code that a record removes here was created after `base_taken`
+  bool outside_base = false;  ///< copies exist and none covers this range: code that a record removes here was created after `base_taken`
   TimeNs base_taken;
 };
 

@@ -131,8 +131,9 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
   }
   const bool half = cost[place] != 0 && half_written(input, copy);
   // Of code that came later, as of a module that was loaded, the first copy may be the one that was taken at the end.
-  const bool any_record = std::any_of(input.steps.begin() + static_cast<ptrdiff_t>(std::min(told.first, place)),
-                                      input.steps.begin() + static_cast<ptrdiff_t>(place), [](const SiteStep& s) { return s.kind == SiteStep::Kind::record; });
+  const bool any_record =
+      std::any_of(input.steps.begin() + static_cast<ptrdiff_t>(std::min(told.first, place)),
+                  input.steps.begin() + static_cast<ptrdiff_t>(place), [](const SiteStep& s) { return s.kind == SiteStep::Kind::record; });
   if (copy.copy == 0 && (half || any_record)) {
     add_pending({FindingKind::base_copy_redated,
                  input.space,

@@ -10,9 +10,9 @@
 
 #include "image/build/copy_set.h"
 #include "image/build/edit_store.h"
+#include "image/build/site_builder.h"
 #include "image/mapping_snapshots.h"
 #include "image/section_index.h"
-#include "image/build/site_builder.h"
 #include "image/timeline_data.h"
 #include "ptdecode/code_view.h"
 
@@ -334,9 +334,11 @@ std::pair<Bytes, bool> TimelineBuilder::State::start_bytes(const SpaceData& spac
   // What changed at some time around the fork may have changed before it, or after it.
   const CodeCandidate& newest = candidates[got.count - 1];
   const auto is_certain = [&](size_t i) {
-    return std::ranges::all_of(candidates.first(got.count), [&](const CodeCandidate& c) { return i < c.bytes.size() && c.bytes[i] == newest.bytes[i]; });
+    return std::ranges::all_of(candidates.first(got.count),
+                               [&](const CodeCandidate& c) { return i < c.bytes.size() && c.bytes[i] == newest.bytes[i]; });
   };
-  const bool any_assumed = std::ranges::any_of(candidates.first(got.count), [](const CodeCandidate& c) { return any(c.flags, CodeFlag::assumed); });
+  const bool any_assumed =
+      std::ranges::any_of(candidates.first(got.count), [](const CodeCandidate& c) { return any(c.flags, CodeFlag::assumed); });
   size_t size = 1;
   while (size < std::min<size_t>(newest.bytes.size(), span) && is_certain(size) == is_certain(0)) ++size;
   return {newest.bytes.first(size), any_assumed || !is_certain(0)};
@@ -407,7 +409,12 @@ bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuild
   std::vector<SectionRect> rects;
   const auto [differences, not_compared] = copies.differences(ranges.ranges);
   if (not_compared) {
-    builder.report({FindingKind::section_overlap, not_compared->first, not_compared->second, {}, {}, {},
+    builder.report({FindingKind::section_overlap,
+                    not_compared->first,
+                    not_compared->second,
+                    {},
+                    {},
+                    {},
                     "copies of the kernel have more than " + std::to_string(kMaxComparedBytes >> 20) +
                         " MiB of the same addresses: from here on, they are not compared, and the first copy is used"});
   }

@@ -27,8 +27,8 @@ namespace ptd {
 /// Returns the path of a build id's separate debug file below a debug directory: DIR/.build-id/xx/yyyy.debug.
 [[nodiscard]] std::string debug_path(const std::string& debug_dir, std::string_view build_id_hex);
 
-/// Returns the CRC of .gnu_debuglink: CRC-32 of IEEE 802.3, as zlib's crc32() ([GDB] "Separate Debug Files"). `before`: the result for the bytes
-/// before these.
+/// Returns the CRC of .gnu_debuglink: CRC-32 of IEEE 802.3, as zlib's crc32() ([GDB] "Separate Debug Files"). `before`: the result for the
+/// bytes before these.
 [[nodiscard]] uint32_t crc32_of(Bytes bytes, uint32_t before = 0);
 
 }  // namespace ptd

@@ -28,8 +28,8 @@ bool is_device(const FileId& found, const FileId& recorded) {
   return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min);
 }
 
-/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there, those
-/// of all segments; without segments, all bytes. What a page has beside its segments is not loaded, and strip changes it.
+/// Returns whether two files have the same executable bytes in a mapping. `copy` says which these are; without executable segments there,
+/// those of all segments; without segments, all bytes. What a page has beside its segments is not loaded, and strip changes it.
 bool same_code(const MappedPath& wanted, const FoundCode& copy, const FoundCode& other) {
   constexpr uint64_t kElfHeaderBytes = 64;  // its table of sections may have been stripped
   const Bytes ours = copy.code.bytes, theirs = other.code.bytes;
@@ -86,8 +86,8 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   return nullptr;
 }
 
-/// Returns whether a file with the recorded build id was written to after it was mapped. A write sets both times; a modification time in the future was
-/// set by hand.
+/// Returns whether a file with the recorded build id was written to after it was mapped. A write sets both times; a modification time in
+/// the future was set by hand.
 bool CodeSource::is_rewritten(const MappedFile& file, const MappedPath& wanted) const {
   if (is_told_rewritten(wanted)) return true;
   const int64_t recorded_at = options_.recorded_at_ns;
@@ -105,7 +105,8 @@ CodeSource::Doubt CodeSource::doubt_of_age(const OpenFile& opened, const MappedP
   if (opened.file->changed_ns() > recorded_at)
     return {"changed after it was recorded, though its modification time is older" + unchecked, false, true};
   const int64_t mapped_by = times_.latest_wall_ns(wanted.time_ns, recorded_at);
-  if (created_ns(*opened.file) > mapped_by) return {"was created after the recorded file was mapped: its inode number was used again", true, false};
+  if (created_ns(*opened.file) > mapped_by)
+    return {"was created after the recorded file was mapped: its inode number was used again", true, false};
   if (opened.file->modified_ns() > mapped_by) return {written, !wanted.shared, true};
   if (opened.file->changed_ns() > mapped_by)
     return {"changed after it was mapped, though its modification time is older" + unchecked, false, true};
@@ -142,11 +143,13 @@ CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opene
   const FileId& recorded = wanted.file_id;
   const FileId found = id_of(opened, recorded);
   if (recorded.inode != 0 && found.inode != recorded.inode)
-    return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
+    return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) +
+                ")",
             true, false};
   Doubt age = doubt_of_age(opened, wanted);
   if (age.other || recorded.inode == 0) return {std::move(age.reason), age.other, true};
-  if (!is_device(found, recorded)) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
+  if (!is_device(found, recorded))
+    return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
   return age;
 }
 
@@ -165,8 +168,8 @@ CodeSource::Lack CodeSource::lack_of(const OpenFile& opened, const MappedPath& w
   return {};
 }
 
-/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link. Below a root of a
-/// process it may be a copy: if it was created after it was mapped, it is one, and its times say nothing.
+/// Returns whether the file at `place` is the one that the recorded path names on the recording's machine, also by a hard link. Below a
+/// root of a process it may be a copy: if it was created after it was mapped, it is one, and its times say nothing.
 bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) {
   if (!options_.same_host) return false;
   if (place.kind == FoundAt::path) return true;
@@ -182,14 +185,13 @@ bool CodeSource::is_recorded_file(const Place& place, const MappedPath& wanted) 
 /// Replaces `found` by a saved copy if their code differs. Returns false if there is no copy.
 bool CodeSource::check_copy(const MappedPath& wanted, FoundCode copy, FoundCode& found) {
   if (copy.status != CodeStatus::found || copy.is_copy) return false;
-  const auto [known, is_new] =
-      same_code_.try_emplace({copy.file_path, found.file_path, wanted.file_offset_bytes, wanted.size_bytes}, true);
+  const auto [known, is_new] = same_code_.try_emplace({copy.file_path, found.file_path, wanted.file_offset_bytes, wanted.size_bytes}, true);
   if (is_new) known->second = same_code(wanted, copy, found);
   if (known->second) return true;
   copy.findings = std::move(found.findings);
-  copy.report(FindingKind::file_changed,
-              found.file_path + " has the recorded build id, but was changed: its code differs from the "
-                                "copy in the stash, which is used");
+  copy.report(FindingKind::file_changed, found.file_path +
+                                             " has the recorded build id, but was changed: its code differs from the "
+                                             "copy in the stash, which is used");
   found = std::move(copy);
   return true;
 }
@@ -237,15 +239,15 @@ bool CodeSource::prefer_saved(const Place& place, const MappedPath& wanted, Foun
   // A copy from before the recording proves nothing if the file was written to since: there may have been copies of both contents.
   const bool later = !is_told_rewritten(wanted) && std::min(file.modified_ns(), file.changed_ns()) > recorded_at;
   std::vector<FoundCode> copies;
-  for (const auto& saved : options_.saved && later ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
+  for (const auto& saved :
+       options_.saved&& later ? options_.saved->with_build_id(wanted.build_id) : std::vector<std::shared_ptr<const MappedFile>>()) {
     if (FoundCode copy; saved->modified_ns() <= recorded_at && try_place({remember(saved), FoundAt::kept}, wanted, copy))
       copies.push_back(std::move(copy));
   }
   if (copies.size() == 1 && check_copy(wanted, std::move(copies.front()), found)) return true;
   found.assumed = found.doubted = true;
-  found.report(FindingKind::file_changed,
-               found.file_path + " was written to after " + (later ? "the recording" : "it was mapped") +
-                   ": it has the recorded build id, but nothing proves that its code is unchanged");
+  found.report(FindingKind::file_changed, found.file_path + " was written to after " + (later ? "the recording" : "it was mapped") +
+                                              ": it has the recorded build id, but nothing proves that its code is unchanged");
   return true;
 }
 

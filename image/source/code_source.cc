@@ -203,8 +203,8 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   const std::string build_id = opened.elf ? opened.elf->build_id() : std::string();
   if (!wanted.build_id.empty() && !same_build_id(wanted.build_id, build_id)) {
     found.build_id = build_id;
-    found.report(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " + wanted.path +
-                                                     " was recorded with " + wanted.build_id + ": not used");
+    found.report(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " +
+                                                     wanted.path + " was recorded with " + wanted.build_id + ": not used");
     return refuse(CodeStatus::wrong_build_id);
   }
   Doubt doubt = doubt_of(where, opened, wanted);

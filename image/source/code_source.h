@@ -25,12 +25,12 @@ namespace ptd {
 /// recorded build id the saved files of this recording, which are proven, unlike a path; build-id cache; the path itself; with a build
 /// id the saved files of this recording, then of any recording; debuginfod.
 ///
-/// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those of
-/// the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that was
-/// written to after it was mapped is used as `assumed`, unless that was after the recording and the only copy with that build id in the stash is
-/// older than the recording.
-/// Below a symfs root (of a process: if the file was created after it was mapped), and on another machine, the build id is proof enough: copies
-/// there are new files. FoundCode::by_id_alone says so if there is
+/// A file with the recorded build id may have been changed in place, which leaves its build id. If its executable bytes differ from those
+/// of the copy saved for this recording, the copy is used. Without such a copy, a file at its recorded path on the recording's machine that
+/// was written to after it was mapped is used as `assumed`, unless that was after the recording and the only copy with that build id in the
+/// stash is older than the recording.
+/// Below a symfs root (of a process: if the file was created after it was mapped), and on another machine, the build id is proof enough:
+/// copies there are new files. FoundCode::by_id_alone says so if there is
 /// no saved copy to compare with.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
@@ -94,17 +94,17 @@ enum class FoundAt : uint8_t { root, build_id_cache, path, kept, debuginfod, vds
 
 struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
-  FoundAt place = FoundAt::path;  ///< if found
-  bool is_copy = false;           ///< a copy of memory, taken some time after the record
-  bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing contradicts it
-  bool doubted = false;           ///< assumed, and a finding says what raises the doubt
-  bool by_id_alone = false;       ///< nothing but the recorded build id, which a changed file keeps, proves the content
-  CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
-  std::string file_path;          ///< the file used, or the last one refused
-  const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
+  FoundAt place = FoundAt::path;       ///< if found
+  bool is_copy = false;                ///< a copy of memory, taken some time after the record
+  bool assumed = false;                ///< nothing proves that the file is the recorded one, and nothing contradicts it
+  bool doubted = false;                ///< assumed, and a finding says what raises the doubt
+  bool by_id_alone = false;            ///< nothing but the recorded build id, which a changed file keeps, proves the content
+  CodeBytes code;                      ///< bytes of the mapping, possibly fewer than requested
+  std::string file_path;               ///< the file used, or the last one refused
+  const char* proof = "";              ///< if found: why the file may be used, a sentence fragment
   std::shared_ptr<const ElfFile> elf;  ///< if found in an ELF file
-  std::string build_id;           ///< of that file, hex
-  std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+  std::string build_id;                ///< of that file, hex
+  std::vector<Finding> findings;       ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
   /// Adds a finding.
   void report(FindingKind kind, std::string what);
 };
@@ -128,7 +128,8 @@ class CodeSource {
   /// Sets the times of the records, from which the age of a mapping follows. Without them, each mapping is as old as the recording. An
   /// emulator's clock may run faster than this machine's: its recorder compares the files instead. Call before the first find().
   void set_record_times(const RecordTimes& times) { times_ = times; }
-  /// Declares that the file of a mapping (process, address, time) was written to while the recording was made. Call before the first find().
+  /// Declares that the file of a mapping (process, address, time) was written to while the recording was made. Call before the first
+  /// find().
   void add_rewritten(int32_t pid, uint64_t address, uint64_t time_ns) { rewritten_.emplace(pid, address, time_ns); }
   /// Sets the saved files of this recording. Call before the first find().
   void set_saved(std::shared_ptr<SavedFiles> saved) { options_.saved = std::move(saved); }
@@ -144,12 +145,12 @@ class CodeSource {
   };
   /// `wanted` has that build id.
   ListedId check_listed_id(const MappedPath& wanted);
-  /// Returns whether the mapping is a vdso, but not the one with its build id: the latter cannot be at that address. perf's header has a build id by
-  /// path, and the vdsos of all processes have one path.
+  /// Returns whether the mapping is a vdso, but not the one with its build id: the latter cannot be at that address. perf's header has a
+  /// build id by path, and the vdsos of all processes have one path.
   [[nodiscard]] bool is_other_vdso(const MappedPath& wanted);
   /// Returns the separate debug file of an ELF file without .symtab or without lines: by build id below the debug directories and in the
-  /// cache, then by .gnu_debuglink, also next to `recorded_path`. A file that the link names must have the link's CRC, and the build id if both
-  /// have one; a file found by build id needs no CRC.
+  /// cache, then by .gnu_debuglink, also next to `recorded_path`. A file that the link names must have the link's CRC, and the build id if
+  /// both have one; a file found by build id needs no CRC.
   FoundDebugFile find_debug_file(const std::string& elf_path, const std::string& recorded_path);
   /// Returns a saved copy of the file that find() gave for a mapping, if that was written to since it was saved or recorded and its code is
   /// still the same: the copy may have symbols and lines that the file has lost (strip). "" if there is none.
@@ -170,9 +171,9 @@ class CodeSource {
                                         const std::vector<std::string>& dirs) const;
   struct OpenFile {
     std::shared_ptr<const MappedFile> file;
-    std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file
-    bool outside = false;                ///< not opened: the path leads out of the recording's folder
-    std::string trouble;                 ///< not opened: why the system refused, "" if there is no file
+    std::shared_ptr<const ElfFile> elf;            ///< null if it is not an ELF file
+    bool outside = false;                          ///< not opened: the path leads out of the recording's folder
+    std::string trouble;                           ///< not opened: why the system refused, "" if there is no file
     mutable std::optional<FileId> mapped_id = {};  ///< of `file`, once it was read from this process's memory map
   };
   const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
@@ -192,9 +193,9 @@ class CodeSource {
   /// Returns the name of a path within the recording's own folder; "" if the path is not below it by name.
   [[nodiscard]] std::string own_name(const std::string& path) const;
   struct Doubt {
-    std::string reason;     ///< a sentence fragment; "" for none
-    bool other = false;     ///< the file is not the recorded one
-    bool assumed = false;   ///< it may be another file
+    std::string reason;    ///< a sentence fragment; "" for none
+    bool other = false;    ///< the file is not the recorded one
+    bool assumed = false;  ///< it may be another file
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] bool is_told_rewritten(const MappedPath& wanted) const {

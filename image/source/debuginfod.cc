@@ -53,15 +53,16 @@ WrittenFile find_written(const std::string& build_id) {
   return written;
 }
 
-/// One download and its limits. libdebuginfod 0.188 calls its progress function once per second, 0.192 only after the reply has begun, so the
-/// download has a thread of its own, and the thread that waits for it checks the limits.
+/// One download and its limits. libdebuginfod 0.188 calls its progress function once per second, 0.192 only after the reply has begun, so
+/// the download has a thread of its own, and the thread that waits for it checks the limits.
 class Download {
  public:
   using Clock = std::chrono::steady_clock;
-  Download(std::string build_id, bool debug, uint64_t most_bytes) : build_id_(std::move(build_id)), debug_(debug), most_bytes_(most_bytes) {}
+  Download(std::string build_id, bool debug, uint64_t most_bytes)
+      : build_id_(std::move(build_id)), debug_(debug), most_bytes_(most_bytes) {}
 
-  /// Called by libdebuginfod: true to end. `done` and `total` are in bytes. A `total` of 0 or less is unknown; then `done` may count calls until
-  /// the reply begins.
+  /// Called by libdebuginfod: true to end. `done` and `total` are in bytes. A `total` of 0 or less is unknown; then `done` may count calls
+  /// until the reply begins.
   bool on_progress(long done, long total) {
     const std::lock_guard lock(mutex_);
     const auto bytes = static_cast<uint64_t>(std::max(done, 0L)), all = static_cast<uint64_t>(std::max(total, 0L));
@@ -133,15 +134,17 @@ class Download {
     const std::filesystem::path part = find_written(build_id_).part;
     if (!part.empty()) (void)::unlink(part.c_str());
   }
-  // After a download that its progress function ended, libdebuginfod may leave an empty file, by which it does not query a server for this build id
-  // in the next 10 minutes.
+  // After a download that its progress function ended, libdebuginfod may leave an empty file, by which it does not query a server for this
+  // build id in the next 10 minutes.
   void forget_miss() const {
     if (folder_.empty()) return;
     const std::filesystem::path file = folder_ / (debug_ ? "debuginfo" : "executable");
     struct stat info {};
     if (lstat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0) (void)::unlink(file.c_str());
   }
-  [[nodiscard]] std::string too_large(const std::string& what) const { return what + " more than " + std::to_string(most_bytes_ >> 20) + " MiB"; }
+  [[nodiscard]] std::string too_large(const std::string& what) const {
+    return what + " more than " + std::to_string(most_bytes_ >> 20) + " MiB";
+  }
 
   const std::string build_id_;
   const bool debug_;

@@ -31,7 +31,8 @@ class Debuginfod {
     constexpr uint64_t kLeast = 64ULL << 20, kMost = 8ULL << 30, kRatio = 64;
     return known_bytes > (kMost - kLeast) / kRatio ? kMost : kLeast + kRatio * known_bytes;
   }
-  /// Sets a function that ends the downloads of this process when it returns true; it is called about ten times per second on the waiting thread. Null: none.
+  /// Sets a function that ends the downloads of this process when it returns true; it is called about ten times per second on the waiting
+  /// thread. Null: none.
   static void set_stop(bool (*stop)());
   /// Returns why the servers are no longer queried; "" while they respond.
   [[nodiscard]] std::string trouble() const;

@@ -45,7 +45,8 @@ class Sections {
     return is_other ? "e_shstrndx is not the section with the names of the others" : "";
   }
   [[nodiscard]] bool has_debug_info() const {
-    return std::any_of(all_.begin(), all_.end(), [this](const Section& s) { return s.sh_type != SHT_NOBITS && name(s).starts_with(".debug_info"); });
+    return std::any_of(all_.begin(), all_.end(),
+                       [this](const Section& s) { return s.sh_type != SHT_NOBITS && name(s).starts_with(".debug_info"); });
   }
   [[nodiscard]] std::string symbols(bool names) const {
     for (const Elf64_Word type : {Elf64_Word{SHT_SYMTAB}, Elf64_Word{SHT_DYNSYM}}) {
@@ -57,8 +58,8 @@ class Sections {
     }
     return {};
   }
-  /// Whether code is where both kinds of headers say: names are found by the segments' offsets. `is_loaded`: by the dynamic linker or the kernel, which
-  /// need the segments; what `perf inject --jit` writes has none, or wrong ones.
+  /// Whether code is where both kinds of headers say: names are found by the segments' offsets. `is_loaded`: by the dynamic linker or the
+  /// kernel, which need the segments; what `perf inject --jit` writes has none, or wrong ones.
   [[nodiscard]] std::string places(std::span<const ElfSegment> segments, bool is_loaded) const {
     uint64_t left = kMostPlaces;
     for (const Section& section : all_) {
@@ -84,7 +85,8 @@ class Sections {
       if (!is_inside(file_, section.sh_offset, section.sh_size)) return std::string(name(section)) + " lies outside the file";
       if ((section.sh_flags & SHF_COMPRESSED) == 0) continue;
       const auto packed = read<Chdr>(file_.subspan(section.sh_offset, section.sh_size), 0);
-      if (!packed || (packed->ch_type != ELFCOMPRESS_ZLIB && packed->ch_type != kZstd)) return std::string(name(section)) + " has no valid compression header";
+      if (!packed || (packed->ch_type != ELFCOMPRESS_ZLIB && packed->ch_type != kZstd))
+        return std::string(name(section)) + " has no valid compression header";
     }
     return {};
   }
@@ -97,13 +99,15 @@ class Sections {
     if (!header || header->e_shoff == 0) return {};
     const auto first = read<Section>(file_, header->e_shoff);
     const uint64_t count = header->e_shnum != 0 || !first ? header->e_shnum : first->sh_size;
-    if (!first || header->e_shentsize != sizeof(Section) || count > kMostSectionHeaders || !is_inside(file_, header->e_shoff, count * sizeof(Section)))
+    if (!first || header->e_shentsize != sizeof(Section) || count > kMostSectionHeaders ||
+        !is_inside(file_, header->e_shoff, count * sizeof(Section)))
       return "its section headers lie outside the file";
     all_.resize(count);
     if (count != 0) std::memcpy(all_.data(), file_.data() + header->e_shoff, count * sizeof(Section));
     const uint64_t names = header->e_shstrndx == SHN_XINDEX ? first->sh_link : header->e_shstrndx;
     if (names == SHN_UNDEF) return {};
-    if (names >= count || !is_inside(file_, all_[names].sh_offset, all_[names].sh_size)) return "the names of its sections lie outside the file";
+    if (names >= count || !is_inside(file_, all_[names].sh_offset, all_[names].sh_size))
+      return "the names of its sections lie outside the file";
     names_ = file_.subspan(all_[names].sh_offset, all_[names].sh_size);
     names_at_ = names;
     return {};
@@ -153,7 +157,8 @@ void examine(Bytes file, F&& f) {
 
 std::string mini_damage(const ElfFile& elf) {
   const auto mini = elf.read_mini();
-  if (!mini.ok() && mini.error().code == ErrorCode::unsupported_compression) return "its .gnu_debugdata is not read (" + mini.error().message + ")";
+  if (!mini.ok() && mini.error().code == ErrorCode::unsupported_compression)
+    return "its .gnu_debugdata is not read (" + mini.error().message + ")";
   std::string damage = mini.ok() ? std::string() : mini.error().message;
   if (mini.ok() && !mini->empty()) {
     damage = "it holds no ELF file";
@@ -172,7 +177,8 @@ ElfDamage find_elf_damage(const ElfFile& elf, bool names) {
   examine(elf.file()->bytes(), [&](const auto& sections) {
     damage.symbols = sections.trouble().empty() ? sections.symbols(names) : sections.trouble();
     if (damage.symbols.empty()) damage.symbols = elf.damage();
-    if (damage.symbols.empty() && !elf.is_relocatable()) damage.symbols = sections.places(elf.segments(), elf.has_fixed_addresses() || elf.dynamic_address() != 0);
+    if (damage.symbols.empty() && !elf.is_relocatable())
+      damage.symbols = sections.places(elf.segments(), elf.has_fixed_addresses() || elf.dynamic_address() != 0);
     damage.debug = sections.names_trouble().empty() ? sections.debug() : sections.names_trouble();
   });
   return damage;
@@ -189,7 +195,9 @@ std::string symbols_sentence(const std::string& path, const std::string& damage)
   return path + ": its symbol table is damaged (" + damage + "): functions of this file may have no name or a wrong one";
 }
 
-std::string mini_sentence(const std::string& path, const std::string& damage) { return path + ": " + damage + ": functions of this file may have no name"; }
+std::string mini_sentence(const std::string& path, const std::string& damage) {
+  return path + ": " + damage + ": functions of this file may have no name";
+}
 
 std::string debug_sentence(const std::string& path, const std::string& damage) {
   return path + ": its debug information is damaged (" + damage + "): source lines and inlined functions of this file are missing";

@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "image/placed_name.h"
 #include "image/base/regular_file.h"
 #include "image/base/system_error.h"
+#include "image/placed_name.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_handle.h"
 #include "image/source/packed/unpack.h"
@@ -26,7 +26,8 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxProgramHeaders = 1U << 16;
-constexpr size_t kMaxHeadersOfCode = 1U << 12;  // of files other than cores: each look-up walks all segments, and Linux runs programs with up to 1170
+// Of files other than cores: each look-up walks all segments, and Linux runs programs with up to 1170.
+constexpr size_t kMaxHeadersOfCode = 1U << 12;
 constexpr size_t kMaxCodeSections = 1U << 10;
 constexpr uint64_t kMaxNoteBytes = 1U << 20;
 constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
@@ -71,7 +72,8 @@ Elf_Scn* find_symbol_section(Elf* elf, GElf_Shdr& header, GElf_Word type) {
 bool wanted(const GElf_Sym& symbol) {
   const unsigned type = GELF_ST_TYPE(symbol.st_info);
   const bool constant = type == STT_NOTYPE && symbol.st_shndx == SHN_ABS;  // as linker scripts define
-  return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && !constant && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
+  return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && !constant &&
+         (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
 }
 
 // Where the symbols of one name are; of several addresses, `first` is one.
@@ -86,8 +88,8 @@ struct NameAddresses {
 };
 
 // Sets ElfSymbol::place of each local symbol whose name has another address too: its source file ("a.c"), or its address ("0x1234") if the
-// symbol table does not give one source file for it. All other symbols get none. A function and its cold part share a name. `files`: the name
-// of the STT_FILE symbol before each symbol.
+// symbol table does not give one source file for it. All other symbols get none. A function and its cold part share a name. `files`: the
+// name of the STT_FILE symbol before each symbol.
 void set_places(std::vector<ElfSymbol>& symbols, const std::vector<std::string_view>& files) {
   std::unordered_map<std::string_view, NameAddresses> named;
   for (const ElfSymbol& symbol : symbols) {
@@ -178,8 +180,7 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
     const uint64_t address = symbol.st_value & ~uint64_t{file_header.e_machine == EM_ARM && kind != STT_NOTYPE};
     name_bytes += name.size();
     if (name_bytes > most_name_bytes(strings->d_size, count)) break;
-    symbols.push_back(
-        {address, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
+    symbols.push_back({address, symbol.st_size, std::move(name), kind != STT_NOTYPE, binding != STB_LOCAL, {}, binding == STB_WEAK});
     files.push_back(file);
   }
   set_places(symbols, files);
@@ -189,16 +190,21 @@ std::vector<ElfSymbol> symbols_of(Elf* elf, GElf_Word type, size_t limit) {
 // Whether the dynamic linker stores a function's address for this relocation.
 bool fills_slot(uint16_t machine, uint64_t type) {
   switch (machine) {
-    case EM_X86_64: return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_IRELATIVE;
-    case EM_386: return type == R_386_JMP_SLOT || type == R_386_GLOB_DAT || type == R_386_IRELATIVE;
-    case EM_AARCH64: return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT || type == R_AARCH64_IRELATIVE;
-    default: return false;
+    case EM_X86_64:
+      return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_IRELATIVE;
+    case EM_386:
+      return type == R_386_JMP_SLOT || type == R_386_GLOB_DAT || type == R_386_IRELATIVE;
+    case EM_AARCH64:
+      return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT || type == R_AARCH64_IRELATIVE;
+    default:
+      return false;
   }
 }
 
 using SlotNames = std::unordered_map<uint64_t, std::string_view>;
 
-// Returns the name of the indirect function whose resolver is at an address, else that of the first function there; `symbols` are sorted by address.
+// Returns the name of the indirect function whose resolver is at an address, else that of the first function there; `symbols` are sorted by
+// address.
 std::string_view resolved_at(const std::vector<ElfSymbol>& symbols, uint64_t address) {
   auto at = std::lower_bound(symbols.begin(), symbols.end(), address,
                              [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
@@ -219,8 +225,8 @@ bool afford(uint64_t& budget, const GElf_Shdr& header) {
 }
 
 // Adds the names that the relocations of one section give to the slots that they fill. The names live as long as `elf` and `symbols`.
-void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t machine, const std::vector<ElfSymbol>& known, SlotNames& slots,
-                uint64_t& budget) {
+void read_slots(Elf* elf, Elf_Scn* section, const GElf_Shdr& header, uint16_t machine, const std::vector<ElfSymbol>& known,
+                SlotNames& slots, uint64_t& budget) {
   Elf_Scn* symbol_section = elf_getscn(elf, header.sh_link);
   GElf_Shdr symbol_header;
   if (header.sh_entsize == 0 || !afford(budget, header)) return;
@@ -271,7 +277,8 @@ std::vector<PltEntry> x86_entries(Bytes code, uint64_t address, uint16_t machine
     if (!is_direct && !is_based) continue;
     const uint32_t displacement = read_u32(code, at + 2);
     uint64_t slot = displacement;
-    if (machine == EM_X86_64) slot = address + at + kJumpBytes + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(displacement)));
+    if (machine == EM_X86_64)
+      slot = address + at + kJumpBytes + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(displacement)));
     if (is_based) slot = static_cast<uint32_t>(got + displacement);
     if (!entries.empty() && at - entries.back().at == kSmallBytes) size = kSmallBytes;
     entries.push_back({at, size, slot});
@@ -319,8 +326,8 @@ std::string other_machine(CodeFamily traced, uint32_t elf_machine) {
   const CodeFamily own = family_of(elf_machine);
   if (traced == CodeFamily::unknown || own == traced) return {};
   const auto name = [](CodeFamily family) { return family == CodeFamily::x86 ? "x86" : family == CodeFamily::arm ? "Arm" : "other"; };
-  return std::string("is for ") + name(own) + " processors (e_machine " + std::to_string(elf_machine) + "), but the trace is of an " + name(traced) +
-         " processor";
+  return std::string("is for ") + name(own) + " processors (e_machine " + std::to_string(elf_machine) + "), but the trace is of an " +
+         name(traced) + " processor";
 }
 
 std::string build_id_in_notes(Bytes notes) {
@@ -384,15 +391,16 @@ bool ElfFile::parse() {
       const uint64_t in_file = clamp(bytes, program.p_offset, program.p_filesz).size();
       if (program.p_filesz != 0)
         segments_end_bytes_ = std::max(segments_end_bytes_, program.p_offset + std::min(program.p_filesz, ~program.p_offset));
-      segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0,
-                           (program.p_flags & PF_W) != 0});
+      segments_.push_back(
+          {program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0, (program.p_flags & PF_W) != 0});
     } else if (program.p_type == PT_DYNAMIC) {
       dynamic_address_ = program.p_vaddr;
     } else if (program.p_type == PT_NOTE && build_id_.empty()) {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
     }
   }
-  if (damage_.empty() && segments_.empty() && header.e_phoff != 0 && !is_relocatable_) damage_ = "it has no PT_LOAD program header (e_phoff or e_phnum is wrong)";
+  if (damage_.empty() && segments_.empty() && header.e_phoff != 0 && !is_relocatable_)
+    damage_ = "it has no PT_LOAD program header (e_phoff or e_phnum is wrong)";
   size_t names = 0;
   const bool has_names = elf_getshdrstrndx(elf.get(), &names) == 0;
   Elf_Scn* section = nullptr;
@@ -516,8 +524,8 @@ std::vector<ElfSymbol> ElfFile::read_plt(const std::vector<ElfSymbol>& symbols) 
   std::vector<ElfSymbol> entries;
   uint64_t name_bytes = 0;
   for (const Table& table : tables) {
-    const auto found = machine_ == EM_AARCH64 ? arm64_entries(table.code, table.address)
-                                              : x86_entries(table.code, table.address, machine_, got);
+    const auto found =
+        machine_ == EM_AARCH64 ? arm64_entries(table.code, table.address) : x86_entries(table.code, table.address, machine_, got);
     for (const PltEntry& entry : found) {
       const auto slot = slots.find(entry.slot);
       if (slot == slots.end()) continue;
@@ -533,7 +541,8 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, CodeFamily 
   auto elf = ElfFile::open(path);
   if (!elf.ok()) return elf.error();
   if (!(*elf)->is_core()) return Error{ErrorCode::unknown_format, path + ": not an ELF core", 0};
-  if (const std::string other = other_machine(traced, (*elf)->machine()); !other.empty()) return Error{ErrorCode::bad_format, path + " " + other, 0};
+  if (const std::string other = other_machine(traced, (*elf)->machine()); !other.empty())
+    return Error{ErrorCode::bad_format, path + " " + other, 0};
   if (!(*elf)->damage().empty()) return Error{ErrorCode::bad_format, path + " is damaged: " + (*elf)->damage(), 0};
   if (cut != nullptr) *cut = (*elf)->is_cut();
   constexpr size_t kMaxSegments = 4096;  // a machine's kcore has a few dozen

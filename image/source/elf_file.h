@@ -22,8 +22,8 @@ namespace ptd {
 enum class CodeFamily : uint8_t { unknown, x86, arm };
 /// Returns the family of e_machine of an ELF file, or of the same number in a jitdump.
 [[nodiscard]] CodeFamily family_of(uint32_t elf_machine);
-/// Returns why a file with this e_machine has no code of a trace of the family `traced`, a sentence fragment; "" if it may have, or if `traced` is
-/// unknown.
+/// Returns why a file with this e_machine has no code of a trace of the family `traced`, a sentence fragment; "" if it may have, or if
+/// `traced` is unknown.
 [[nodiscard]] std::string other_machine(CodeFamily traced, uint32_t elf_machine);
 
 /// One PT_LOAD program header.
@@ -42,17 +42,19 @@ struct ElfHeaderTable {
   uint64_t entry_bytes = 0, entries = 0;
 };
 
-/// Returns whether a symbol of an Arm file only says where code ($a, $t, $x) or data ($d, also "$d.1") begins. Sources: [AAELF32] and [AAELF64]
-/// "Mapping symbols".
+/// Returns whether a symbol of an Arm file only says where code ($a, $t, $x) or data ($d, also "$d.1") begins. Sources: [AAELF32] and
+/// [AAELF64] "Mapping symbols".
 [[nodiscard]] constexpr bool is_mapping_symbol(std::string_view name) {
-  return name.size() >= 2 && name[0] == '$' && std::string_view("atdx").find(name[1]) != std::string_view::npos && (name.size() == 2 || name[2] == '.');
+  return name.size() >= 2 && name[0] == '$' && std::string_view("atdx").find(name[1]) != std::string_view::npos &&
+         (name.size() == 2 || name[2] == '.');
 }
 
 /// A function or other named address of .symtab or .dynsym.
 struct ElfSymbol {
   uint64_t address = 0;  ///< st_value, before relocation
   uint64_t size_bytes = 0;
-  std::string name;  ///< as in the file (mangled); of .dynsym, with the version if that is not the default: "cfree@GLIBC_2.2.5"; with kResolverMark
+  /// As in the file (mangled); of .dynsym, with the version if that is not the default: "cfree@GLIBC_2.2.5"; with kResolverMark.
+  std::string name;
   bool function = false;
   bool global = false;  ///< or weak
   std::string place;    ///< as Symbol::place
@@ -61,7 +63,9 @@ struct ElfSymbol {
 
 /// The names of a symbol table are read up to this length each, and up to this total: names that overlap much more are a hostile table.
 inline constexpr uint64_t kMaxSymbolNameBytes = 4096;
-[[nodiscard]] constexpr uint64_t most_name_bytes(uint64_t string_table_bytes, uint64_t symbols) { return 4 * string_table_bytes + 64 * symbols; }
+[[nodiscard]] constexpr uint64_t most_name_bytes(uint64_t string_table_bytes, uint64_t symbols) {
+  return 4 * string_table_bytes + 64 * symbols;
+}
 
 /// Name and checksum of a separate debug file (.gnu_debuglink).
 struct DebugLink {
@@ -110,16 +114,16 @@ class ElfFile {
   [[nodiscard]] uint64_t first_address() const { return segments_.empty() ? 0 : segments_.front().address; }
   /// Gives the address (p_vaddr) of a file offset in a PT_LOAD, preferably an executable one. Returns false if none contains it.
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
-  /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names no
-  /// code). Nothing if the file has no section headers of code, or too many.
+  /// Returns the first address after the section of code that contains `address`, and `address` itself if none does (a symbol there names
+  /// no code). Nothing if the file has no section headers of code, or too many.
   [[nodiscard]] std::optional<uint64_t> code_section_end(uint64_t address) const;
   /// Reads .symtab, or .dynsym and read_mini() if that gives nothing, sorted by address, without undefined, section and file symbols.
   /// At most `limit` symbols, and up to most_name_bytes(). Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
-  /// Returns a symbol "NAME@plt" for each entry of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is that
-  /// of the relocation for the slot through which the entry jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
-  /// function whose resolver this is, or of the first function there, in `symbols`, which are sorted by address. Known: x86-64, i386, AArch64. At
-  /// most 1,048,576 entries.
+  /// Returns a symbol "NAME@plt" for each entry of the procedure linkage tables (.plt, .plt.sec, .plt.got, .iplt), unsorted. The name is
+  /// that of the relocation for the slot through which the entry jumps; for a slot that a resolver fills (IRELATIVE), it is that of the
+  /// function whose resolver this is, or of the first function there, in `symbols`, which are sorted by address. Known: x86-64, i386,
+  /// AArch64. At most 1,048,576 entries.
   [[nodiscard]] std::vector<ElfSymbol> read_plt(const std::vector<ElfSymbol>& symbols) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
   /// Returns the ELF file with the symbols that .dynsym lacks: .gnu_debugdata, uncompressed. Empty if there is none, or a .symtab.
@@ -177,7 +181,8 @@ class KnownElfs {
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, CodeFamily traced = CodeFamily::unknown, bool* cut = nullptr);
 
 /// Copies the parts of the running kernel's memory (/proc/kcore, which is as large as the address space and cannot be mapped) that are
-/// within `wanted` (address and size), at most 512 MiB. Errors: file_open, file_format, bad_format (of a machine of another family than `traced`).
+/// within `wanted` (address and size), at most 512 MiB. Errors: file_open, file_format, bad_format (of a machine of another family than
+/// `traced`).
 Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, CodeFamily traced,
                                                     const std::vector<std::pair<Ip, uint64_t>>& wanted);
 

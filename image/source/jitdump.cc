@@ -65,9 +65,7 @@ std::string jit_address_name(uint64_t address) {
   return {name, static_cast<size_t>(std::snprintf(name, sizeof name, "code_%llx", static_cast<unsigned long long>(address)))};
 }
 
-void JitdumpSum::add(Bytes bytes) {
-  sum_ = fnv1a(bytes, sum_);
-}
+void JitdumpSum::add(Bytes bytes) { sum_ = fnv1a(bytes, sum_); }
 
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {
   if (bytes.size() < kHeaderBytes) return Error{ErrorCode::bad_header, "jitdump: shorter than its header", 0};

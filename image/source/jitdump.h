@@ -69,13 +69,13 @@ struct JitdumpDamage {
 /// State at the end of the file.
 struct JitdumpResult {
   JitdumpHeader header;
-  uint64_t records = 0;  ///< of every type
-  bool closed = false;   ///< JIT_CODE_CLOSE was seen
-  uint64_t malformed = 0;               ///< records of code that were skipped
-  bool cut = false;                     ///< the file ends inside a record, or a complete dump lacks its last one
-  uint64_t lost_bytes = 0;              ///< skipped bytes that are not part of any record
-  std::vector<JitdumpDamage> damage;    ///< the first ones, at most kMaxJitdumpDamage
-  uint64_t end_offset_bytes = 0;        ///< first byte not read
+  uint64_t records = 0;               ///< of every type
+  bool closed = false;                ///< JIT_CODE_CLOSE was seen
+  uint64_t malformed = 0;             ///< records of code that were skipped
+  bool cut = false;                   ///< the file ends inside a record, or a complete dump lacks its last one
+  uint64_t lost_bytes = 0;            ///< skipped bytes that are not part of any record
+  std::vector<JitdumpDamage> damage;  ///< the first ones, at most kMaxJitdumpDamage
+  uint64_t end_offset_bytes = 0;      ///< first byte not read
 };
 inline constexpr size_t kMaxJitdumpDamage = 32;
 

@@ -49,7 +49,8 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   const auto page = [&](size_t i) { return (*dump)->bytes().subspan(pages[i].index * kDumpPageBytes, kDumpPageBytes); };
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;
-    while (end < pages.size() && pages[end].address == pages[end - 1].address + kDumpPageBytes && pages[end].index == pages[end - 1].index + 1)
+    while (end < pages.size() && pages[end].address == pages[end - 1].address + kDumpPageBytes &&
+           pages[end].index == pages[end - 1].index + 1)
       ++end;
     found.ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kDumpPageBytes, (end - i) * kDumpPageBytes)});
     const uint64_t last = pages[end - 1].address;

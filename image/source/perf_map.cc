@@ -49,7 +49,8 @@ Result<std::string> read_own_perf_map(const std::string& path) {
   struct stat info {};
   note_read_file(fd);
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return cannot(ErrorCode::not_regular_file, path, "not a regular file");
-  if (info.st_uid != 0 && info.st_uid != ::geteuid()) return cannot(ErrorCode::untrusted_file, path, "belongs neither to this user nor to root");
+  if (info.st_uid != 0 && info.st_uid != ::geteuid())
+    return cannot(ErrorCode::untrusted_file, path, "belongs neither to this user nor to root");
   if (static_cast<uint64_t>(info.st_size) > kMostPerfMapBytes) return cannot(ErrorCode::too_large, path, "too large");
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t done = 0;

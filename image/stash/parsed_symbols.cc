@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "image/stash/content_hash.h"
-#include "image/stash/stash_dir.h"
 #include "image/stash/stash.h"
+#include "image/stash/stash_dir.h"
 
 namespace ptd::stash {
 namespace {
@@ -78,8 +78,12 @@ std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
     at += length;
     const std::string_view text(names + row.name_at, length);
     const size_t end = std::min(text.find('\0'), text.size());
-    symbols[i] = {row.address, row.size_bytes, std::string(text.substr(0, end)), (row.name_length_and_flags & kFunction) != 0,
-                  (row.name_length_and_flags & kGlobal) != 0, std::string(text.substr(std::min(end + 1, text.size()))),
+    symbols[i] = {row.address,
+                  row.size_bytes,
+                  std::string(text.substr(0, end)),
+                  (row.name_length_and_flags & kFunction) != 0,
+                  (row.name_length_and_flags & kGlobal) != 0,
+                  std::string(text.substr(std::min(end + 1, text.size()))),
                   (row.name_length_and_flags & kWeak) != 0};
   }
   if (at != header.name_bytes) return std::nullopt;

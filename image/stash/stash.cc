@@ -50,7 +50,8 @@ Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(B
   }
 }
 
-/// Checks the kinds of everything at the top of a stash, so that a foreign one is named once and not for each content. A part may be absent.
+/// Checks the kinds of everything at the top of a stash, so that a foreign one is named once and not for each content. A part may be
+/// absent.
 Status check_parts(const Dir& top) {
   for (const char* name : {kObjects, kBuildIds, kRecordings, kIncoming}) {
     if (const Result<Dir> dir = top.sub(name, false); !dir && dir.error().code != ErrorCode::not_found) return dir.error();
@@ -85,9 +86,7 @@ std::string own_stash_path() {
   return home.starts_with('/') ? home + "/.cache/ptdecode" : std::string();
 }
 
-std::string system_stash_path() {
-  return environment::stash().empty() ? kSystemStash : "";
-}
+std::string system_stash_path() { return environment::stash().empty() ? kSystemStash : ""; }
 
 std::vector<std::string> stash_paths() {
   std::vector<std::string> paths;
@@ -99,8 +98,8 @@ std::vector<std::string> stash_paths() {
 
 namespace {
 
-/// A stash is not made among other files. `format` is its first file, which may have been interrupted. Other processes may make the same stash
-/// at this moment, so the names are read first: if any of them is a part of a stash, `format` is there by the time it is looked for.
+/// A stash is not made among other files. `format` is its first file, which may have been interrupted. Other processes may make the same
+/// stash at this moment, so the names are read first: if any of them is a part of a stash, `format` is there by the time it is looked for.
 Status check_place(const Dir& top) {
   const std::vector<std::string> names = top.names();
   struct stat info {};
@@ -108,7 +107,8 @@ Status check_place(const Dir& top) {
   for (const std::string& name : names) {
     const bool is_temporary = name.starts_with("tmp.") && name.find_first_not_of("0123456789.", 4) == std::string::npos;
     if (is_temporary || name == "lost+found") continue;  // that of a file system
-    return Error{ErrorCode::bad_output, top.path() + ": not a stash, and not empty (it has " + name + "): name a stash, an empty folder or a new one", 0};
+    return Error{ErrorCode::bad_output,
+                 top.path() + ": not a stash, and not empty (it has " + name + "): name a stash, an empty folder or a new one", 0};
   }
   return {};
 }

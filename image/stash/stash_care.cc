@@ -15,7 +15,6 @@
 namespace ptd::stash {
 namespace {
 
-
 void for_each_object(const Stash& stash, const std::function<void(const Dir& folder, const std::string& name, const struct stat&)>& take) {
   const Result<Dir> objects = stash.top().sub(kObjects, false);
   if (!objects) return;

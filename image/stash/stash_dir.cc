@@ -28,8 +28,12 @@ Status check_directory(int fd, const std::string& path, bool owner_root) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(path);
   if (!is_ours(info, owner_root)) return Error{ErrorCode::untrusted_file, path + " belongs to another user and is not used", 0};
-  if ((info.st_mode & kOthersWrite) != 0) return Error{ErrorCode::untrusted_file, path + ": other users may write to it, so it is not used "
-                                                                                    "(chmod go-w)", 0};
+  if ((info.st_mode & kOthersWrite) != 0)
+    return Error{ErrorCode::untrusted_file,
+                 path +
+                     ": other users may write to it, so it is not used "
+                     "(chmod go-w)",
+                 0};
   return {};
 }
 

@@ -83,8 +83,8 @@ bool parse_entry(std::string_view line, Entry& entry) {
 const char* name(EntryKind kind) { return kKinds.at(static_cast<size_t>(kind)); }
 
 std::string to_text(const Entries& entries) {
-  std::string text = std::string(kEntriesFormat) + "\nrecording " + escape(entries.recording) + "\nhost " + escape(entries.host) + "\nmade " +
-                     std::to_string(entries.made_s) + "\n";
+  std::string text = std::string(kEntriesFormat) + "\nrecording " + escape(entries.recording) + "\nhost " + escape(entries.host) +
+                     "\nmade " + std::to_string(entries.made_s) + "\n";
   std::vector<const Entry*> sorted;
   for (const Entry& entry : entries.entries) sorted.push_back(&entry);
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -108,7 +108,8 @@ std::string to_text(const Entries& entries) {
 Result<Entries> parse_entries(std::string_view text) {
   const auto bad = [](const char* what) { return Error{ErrorCode::bad_format, std::string("entries of the stash: ") + what, 0}; };
   if (!text.starts_with(kFormatName)) return bad("no entries");
-  if (take(text, '\n') != kEntriesFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: written by another version of ptdecode", 0};
+  if (take(text, '\n') != kEntriesFormat)
+    return Error{ErrorCode::unsupported_version, "entries of the stash: written by another version of ptdecode", 0};
   const std::string_view body = text;
   Entries entries;
   int32_t pid = -1;

@@ -120,8 +120,8 @@ void find_sections(Elf* elf, LineSections& lines, TableSections& tables) {
   if (gelf_getehdr(elf, &header) == nullptr || elf_getshdrstrndx(elf, &names) != 0) return;
   lines.big_endian = tables.big_endian = header.e_ident[EI_DATA] == ELFDATA2MSB;
   const std::pair<std::string_view, std::span<const std::byte>*> wanted[] = {
-      {"line", &lines.lines},           {"line_str", &lines.line_strings}, {"str", &lines.strings},
-      {"abbrev", &tables.abbreviations}, {"ranges", &tables.ranges},        {"rnglists", &tables.range_lists},
+      {"line", &lines.lines},     {"line_str", &lines.line_strings}, {"str", &lines.strings}, {"abbrev", &tables.abbreviations},
+      {"ranges", &tables.ranges}, {"rnglists", &tables.range_lists},
   };
   for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
     GElf_Shdr about;

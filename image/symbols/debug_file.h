@@ -17,14 +17,15 @@
 
 namespace ptd {
 
-/// libdw would open any path given by the file, and therefore opens none. Names that dwz has moved to another file (.gnu_debugaltlink) are read
-/// from an ELF file with the build id that the link gives, at the linked path or in the same tree; .dwo files are not read. libdw reports a failed allocation as std::bad_alloc.
+/// libdw would open any path given by the file, and therefore opens none. Names that dwz has moved to another file (.gnu_debugaltlink) are
+/// read from an ELF file with the build id that the link gives, at the linked path or in the same tree; .dwo files are not read. libdw
+/// reports a failed allocation as std::bad_alloc.
 struct DebugFile {
   Fd fd;
   Elf* elf = nullptr;
   Bytes mapping;  // of the file by libelf; empty if it is not watched
   Dwarf* dwarf = nullptr;
-  Dwfl* layout = nullptr;  // owns `dwarf`, if it is set
+  Dwfl* layout = nullptr;                // owns `dwarf`, if it is set
   std::unique_ptr<DebugFile> alternate;  // of .gnu_debugaltlink; null if there is none or it is missing
   std::string missing_alternate;         // its recorded path
   Elf* empty_elf = nullptr;

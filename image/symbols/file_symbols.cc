@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "image/placed_name.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_damage.h"
-#include "image/placed_name.h"
 #include "image/symbols/name_rank.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/source_warnings.h"
@@ -18,7 +18,7 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
+constexpr size_t kMaxStepsBack = 64;  // over smaller symbols that start within a larger one
 
 NameRank rank(const ElfSymbol& symbol) {
   return name_rank({symbol.name, symbol.function, symbol.size_bytes != 0, symbol.global, symbol.weak});
@@ -30,8 +30,8 @@ std::pair<size_t, size_t> completeness(const std::vector<ElfSymbol>& symbols) {
   return {symbols.size(), static_cast<size_t>(std::count_if(symbols.begin(), symbols.end(), has_file))};
 }
 
-// Returns a key that names of the Itanium scheme have in common if their readable forms are equal: Rust's legacy names differ in their hashes,
-// C++'s in which of several constructors or destructors it is. Others may share a key by chance.
+// Returns a key that names of the Itanium scheme have in common if their readable forms are equal: Rust's legacy names differ in their
+// hashes, C++'s in which of several constructors or destructors it is. Others may share a key by chance.
 size_t itanium_key(std::string_view name) {
   constexpr size_t kHashBytes = 20;  // "17h", 16 digits and 'E'
   std::string key;
@@ -50,8 +50,8 @@ struct Namesakes {
   std::optional<uint64_t> plain;                   // of the one that keeps the plain name
 };
 
-// Returns the address of the complete constructor or destructor of a class, which keeps the plain name. The deleting destructor, or the base
-// object's where that has other code, gets a place. `named`: mangled names of one readable name. Nothing for other functions.
+// Returns the address of the complete constructor or destructor of a class, which keeps the plain name. The deleting destructor, or the
+// base object's where that has other code, gets a place. `named`: mangled names of one readable name. Nothing for other functions.
 std::optional<uint64_t> complete_object(const std::map<std::string_view, uint64_t>& named) {
   const std::string_view first = named.begin()->first, last = named.rbegin()->first;
   if (!first.starts_with("_Z")) return std::nullopt;
@@ -65,8 +65,8 @@ std::optional<uint64_t> complete_object(const std::map<std::string_view, uint64_
   return std::nullopt;
 }
 
-// Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol that
-// contains it, as in gdb's lookup_minimal_symbol_by_pc(). `symbols`: by address. Returns the number of the others.
+// Moves labels to the end: symbols without a size that lie within one with a size, after its start. Such a label does not end the symbol
+// that contains it, as in gdb's lookup_minimal_symbol_by_pc(). `symbols`: by address. Returns the number of the others.
 size_t set_labels_apart(std::vector<ElfSymbol>& symbols) {
   uint64_t start = 0, end = 0;  // of the symbol that reaches furthest
   const auto is_outer = [&](const ElfSymbol& symbol) {
@@ -146,7 +146,8 @@ SourceLines* FileSymbols::source() {
 bool FileSymbols::begins_function(uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto end = symbols_.begin() + static_cast<ptrdiff_t>(outer_count_);
-  const auto first = std::lower_bound(symbols_.begin(), end, address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
+  const auto first =
+      std::lower_bound(symbols_.begin(), end, address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
   return first != end && first->address == address && first->function && whole_function(first->name).size() == first->name.size();
 }
 
@@ -184,7 +185,9 @@ void FileSymbols::load() {
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }
   if (!has_symtab && !without_symtab.empty()) warnings_->add(without_symtab);
-  const auto before = [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : rank(a) < rank(b); };
+  const auto before = [](const ElfSymbol& a, const ElfSymbol& b) {
+    return a.address != b.address ? a.address < b.address : rank(a) < rank(b);
+  };
   std::stable_sort(symbols_.begin(), symbols_.end(), before);
   if (mapped_) {
     std::vector<ElfSymbol> entries = mapped_->read_plt(symbols_);
@@ -197,8 +200,8 @@ void FileSymbols::load() {
   set_places();
 }
 
-// Sets the place of functions whose readable name another function has too, although their mangled names differ: the address. A cold part has
-// that of its function.
+// Sets the place of functions whose readable name another function has too, although their mangled names differ: the address. A cold part
+// has that of its function.
 void FileSymbols::set_places() {
   std::vector<std::pair<size_t, size_t>> keys;  // of equal readable names, and index
   for (size_t i = 0; i < symbols_.size(); ++i) {
@@ -249,7 +252,8 @@ FileSymbols::FileSymbols(std::vector<FixedSymbol> fixed, std::vector<FrameSpan> 
                    [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
 }
 
-// How far a symbol without a size reaches: up to the next symbol, or to the function that .eh_frame has next. The latter may have no symbol.
+// How far a symbol without a size reaches: up to the next symbol, or to the function that .eh_frame has next. The latter may have no
+// symbol.
 uint64_t FileSymbols::guessed_size(uint64_t address, std::optional<uint64_t> next_symbol) {
   uint64_t size = std::min(next_symbol ? *next_symbol - address : kMaxGuessedBytes, kMaxGuessedBytes);
   // _init without a size does not reach into the procedure linkage table, which is a section of its own, nor do labels of data.
@@ -269,12 +273,14 @@ std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes
     --at;
     uint64_t size = at->size_bytes;
     if (size == 0) {
-      const auto later = std::upper_bound(at, next, at->address, [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
+      const auto later =
+          std::upper_bound(at, next, at->address, [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
       size = guessed_size(at->address, later == end_of_outer ? std::nullopt : std::optional(later->address));
     }
     if (address - at->address >= size) continue;
     // Move to the best name at this address.
-    at = std::lower_bound(symbols_.begin(), at, at->address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
+    at =
+        std::lower_bound(symbols_.begin(), at, at->address, [](const ElfSymbol& symbol, uint64_t value) { return symbol.address < value; });
     return Place{static_cast<size_t>(at - symbols_.begin()), address - at->address, size};
   }
   return std::nullopt;
@@ -325,7 +331,8 @@ uint64_t FileSymbols::reach_of(size_t first, size_t end) {
   uint64_t reach = 0;
   for (size_t i = first; i < end; ++i) {
     const uint64_t size = symbols_[i].size_bytes;
-    reach = std::max(reach, size != 0 ? size : guessed_size(address, end == outer_count_ ? std::nullopt : std::optional(symbols_[end].address)));
+    reach = std::max(reach,
+                     size != 0 ? size : guessed_size(address, end == outer_count_ ? std::nullopt : std::optional(symbols_[end].address)));
   }
   for (const ElfSegment& segment : mapped_->segments()) {
     if (address >= segment.address && address - segment.address < segment.file_size_bytes)

@@ -35,8 +35,8 @@ struct FileSymbol {
 /// Loads on first use; thread-safe.
 class FileSymbols {
  public:
-  /// `module`: the name of the file in warnings. `debuginfod`, if not null, is queried for debug information that none of the files has; `saved`, if not null, for symbols of files that it
-  /// provided. `warnings` gets what SourceLines adds to it.
+  /// `module`: the name of the file in warnings. `debuginfod`, if not null, is queried for debug information that none of the files has;
+  /// `saved`, if not null, for symbols of files that it provided. `warnings` gets what SourceLines adds to it.
   FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<SourceWarnings> warnings,
               std::shared_ptr<Debuginfod> debuginfod, std::shared_ptr<SavedFiles> saved);
   ~FileSymbols();
@@ -108,9 +108,9 @@ class FileSymbols {
   size_t outer_count_ = 0;                    // symbols before the labels
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;
-  std::vector<FixedSymbol> fixed_;        // by offset
-  std::optional<FrameExtents> frames_;    // read at the first question
-  std::optional<LandingPads> pads_;       // likewise; of a fixed file, with file offsets
+  std::vector<FixedSymbol> fixed_;      // by offset
+  std::optional<FrameExtents> frames_;  // read at the first question
+  std::optional<LandingPads> pads_;     // likewise; of a fixed file, with file offsets
 };
 
 }  // namespace ptd

@@ -17,8 +17,8 @@ namespace {
 using Kind = DebugLimits::Kind;
 using Reader = SpanReader;
 
-constexpr uint64_t kEntryBytes = 48;         // of one file or folder in libdw, next to its name
-constexpr uint64_t kFewestDefineBytes = 7;   // smallest DW_LNE_define_file, which adds a file from within the program
+constexpr uint64_t kEntryBytes = 48;        // of one file or folder in libdw, next to its name
+constexpr uint64_t kFewestDefineBytes = 7;  // smallest DW_LNE_define_file, which adds a file from within the program
 constexpr uint64_t kMostFormats = 255;
 
 class Header {
@@ -75,8 +75,8 @@ class Header {
     return size;
   }
 
-  // Returns the number of rows, as libdw adds them. A length that libdw does not check and that is not that of the operands is invalid: libdw would
-  // execute other opcodes.
+  // Returns the number of rows, as libdw adds them. A length that libdw does not check and that is not that of the operands is invalid:
+  // libdw would execute other opcodes.
   uint64_t count_rows() {
     uint64_t rows = 0;
     while (table_.ok() && table_.left() != 0 && rows <= kMostLineRows) {

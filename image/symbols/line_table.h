@@ -15,8 +15,8 @@ struct LineSections {
   bool big_endian = false;
 };
 
-/// The most rows that are read of the line table of one unit. A row takes up to 500 bytes while the unit is read, so the bound is 1 GiB. Compilers write
-/// about three rows for a line of code, and the largest files of programs have a tenth of that.
+/// The most rows that are read of the line table of one unit. A row takes up to 500 bytes while the unit is read, so the bound is 1 GiB.
+/// Compilers write about three rows for a line of code, and the largest files of programs have a tenth of that.
 inline constexpr uint64_t kMostLineRows = 1U << 21;
 
 /// What the unit that refers to a line table says.
@@ -28,9 +28,9 @@ struct LineTableUnit {
 
 enum class LineTableUse : uint8_t { readable, invalid, too_long };
 
-/// Consumes from `limits` the maximum that libdw needs for a line table: it joins every file name with its folder and keeps all rows. Only `readable`
-/// tables may be read; `too_long`: it has more than kMostLineRows, for which nothing is consumed; `invalid`: a limit is exceeded, or header or
-/// program are invalid. [DWARF5] "The Line Number Program Header", "The Line Number Program"
+/// Consumes from `limits` the maximum that libdw needs for a line table: it joins every file name with its folder and keeps all rows. Only
+/// `readable` tables may be read; `too_long`: it has more than kMostLineRows, for which nothing is consumed; `invalid`: a limit is
+/// exceeded, or header or program are invalid. [DWARF5] "The Line Number Program Header", "The Line Number Program"
 LineTableUse spend_line_table(const LineSections& sections, const LineTableUnit& unit, DebugLimits& limits);
 
 }  // namespace ptd

@@ -133,7 +133,8 @@ std::string section_path_of(const fs::path& path) {
 
 }  // namespace
 
-ModuleFile::ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text, std::unique_ptr<SourceLines> lines)
+ModuleFile::ModuleFile(std::string path, std::string build_id, std::vector<Stretch> stretches, Text text,
+                       std::unique_ptr<SourceLines> lines)
     : path_(std::move(path)), build_id_(std::move(build_id)), stretches_(std::move(stretches)), text_(text), lines_(std::move(lines)) {}
 ModuleFile::~ModuleFile() = default;
 

@@ -27,8 +27,8 @@ class ModuleFile {
  public:
   /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's symbols of this module. Returns null if the file cannot be read, is
   /// compressed, is another build, or has no lines.
-  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id, const std::vector<const NamedRange*>& loaded,
-                                          std::shared_ptr<SourceWarnings> warnings);
+  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id,
+                                          const std::vector<const NamedRange*>& loaded, std::shared_ptr<SourceWarnings> warnings);
   ~ModuleFile();
   ModuleFile(const ModuleFile&) = delete;
   ModuleFile& operator=(const ModuleFile&) = delete;

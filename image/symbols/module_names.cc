@@ -10,7 +10,7 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMostFolders = 16;      // before a file's name; more: the whole path
+constexpr size_t kMostFolders = 16;  // before a file's name; more: the whole path
 constexpr size_t kBuildIdDigits = 8;
 
 /// Returns the end of a path with this number of folders; the whole path if it has no more.
@@ -28,7 +28,8 @@ std::string_view path_end(std::string_view path, size_t folders) {
 size_t telling_folders(const std::set<std::string_view>& paths) {
   for (size_t folders = 0; folders < kMostFolders; ++folders) {
     std::unordered_set<std::string_view> ends;
-    if (std::all_of(paths.begin(), paths.end(), [&](std::string_view path) { return ends.insert(path_end(path, folders)).second; })) return folders;
+    if (std::all_of(paths.begin(), paths.end(), [&](std::string_view path) { return ends.insert(path_end(path, folders)).second; }))
+      return folders;
   }
   return std::string_view::npos;
 }
@@ -37,7 +38,9 @@ size_t telling_folders(const std::set<std::string_view>& paths) {
 
 ModuleNames::ModuleNames(const Timeline& timeline) {
   struct Hash {
-    size_t operator()(const File& file) const { return std::hash<std::string_view>()(file.first) * 31 + std::hash<std::string_view>()(file.second); }
+    size_t operator()(const File& file) const {
+      return std::hash<std::string_view>()(file.first) * 31 + std::hash<std::string_view>()(file.second);
+    }
   };
   std::unordered_set<File, Hash> met;
   std::unordered_map<std::string_view, std::vector<File>> by_name;

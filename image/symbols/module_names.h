@@ -17,8 +17,8 @@ namespace ptd {
 class ModuleNames {
  public:
   explicit ModuleNames(const Timeline& timeline);
-  /// Returns the name of the file that sections with this path and build id show, or the path if it is in brackets. The view is valid as long as the
-  /// path, the timeline and this.
+  /// Returns the name of the file that sections with this path and build id show, or the path if it is in brackets. The view is valid as
+  /// long as the path, the timeline and this.
   [[nodiscard]] std::string_view of(std::string_view path, std::string_view build_id) const;
 
  private:

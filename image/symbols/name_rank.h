@@ -31,10 +31,10 @@ using NameRank = std::tuple<int, bool, size_t, std::string_view>;
 [[nodiscard]] bool is_stub_or_resolver(std::string_view name);
 
 /// Functions come before resolvers (kResolverMark) and these before labels, then global before local, current before old versions, and few
-/// underscores before many: "write" before "__write" and "__libc_write". Names that the build gives to many functions (init_module) and the older
-/// names of system calls (SyS_read) come last. Of names that are still equal, strong comes before weak ("memcmp" before "bcmp"), then the shorter ("fopen" before "fopen64",
-/// "__x64_sys_getpid" before "__ia32_sys_getpid"). perf prefers strong names to names without underscores, and the longer name
-/// (linux "tools/perf/util/symbol.c", choose_best_symbol).
+/// underscores before many: "write" before "__write" and "__libc_write". Names that the build gives to many functions (init_module) and the
+/// older names of system calls (SyS_read) come last. Of names that are still equal, strong comes before weak ("memcmp" before "bcmp"), then
+/// the shorter ("fopen" before "fopen64", "__x64_sys_getpid" before "__ia32_sys_getpid"). perf prefers strong names to names without
+/// underscores, and the longer name (linux "tools/perf/util/symbol.c", choose_best_symbol).
 [[nodiscard]] NameRank name_rank(const NameTraits& symbol);
 
 /// Returns the warning for an address with more names than Symbolizer::kMostNames.

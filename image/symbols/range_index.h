@@ -52,7 +52,8 @@ struct RangeIndex {
     if (kernel) set_places();
   }
 
-  // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a name.
+  // Tells apart functions of one name in one module, such as static functions of two source files. A function and its cold part share a
+  // name.
   void set_places() {
     struct Known {
       Ip ip;
@@ -75,7 +76,8 @@ struct RangeIndex {
 
   // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
   // kTimeMin means an unknown time: if no range is live then, the latest one is the likeliest.
-  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends. Examines at most `steps` ranges, and subtracts them.
+  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends. Examines at most `steps` ranges, and
+  // subtracts them.
   [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid, size_t& steps) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
@@ -115,7 +117,8 @@ inline SourcePlace generated_source(const NamedRange& range, Ip ip) {
 inline std::vector<std::string> names_of(const RangeIndex& index, const NamedRange& best, TimeNs when, SourceWarnings& warnings) {
   std::vector<std::string> names{placed_name(best.place, best.name)};
   std::unordered_set<std::string_view> known{best.name};
-  const auto first = std::lower_bound(index.ranges.begin(), index.ranges.end(), best.ip, [](const NamedRange& range, Ip ip) { return range.ip < ip; });
+  const auto first =
+      std::lower_bound(index.ranges.begin(), index.ranges.end(), best.ip, [](const NamedRange& range, Ip ip) { return range.ip < ip; });
   for (auto range = first; range != index.ranges.end() && range->ip == best.ip; ++range) {
     if (static_cast<size_t>(range - first) == Symbolizer::kMostNames) {
       warnings.add(names_sentence(best.module, best.ip.value));

@@ -10,17 +10,17 @@
 #include <cstring>
 #include <new>
 #include <optional>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "image/placed_name.h"
 #include "image/source/elf_damage.h"
 #include "image/symbols/debug_file.h"
+#include "image/symbols/dwarf/line_rows.h"
 #include "image/symbols/dwarf/scope_reader.h"
 #include "image/symbols/dwarf/shared_tables.h"
+#include "image/symbols/dwarf/source_unit.h"
 #include "image/symbols/dwarf/statement_scopes.h"
-#include "image/symbols/line_rows.h"
 #include "image/symbols/source_warnings.h"
 
 namespace ptd {
@@ -46,7 +46,7 @@ bool has_memory(const std::string& path, SourceWarnings& warnings) {
 }  // namespace
 
 struct SourceLines::Unit {
-  Dwarf_Off offset = 0;  // of the unit's DIE
+  Dwarf_Off offset = 0;        // of the unit's DIE
   bool loaded = false;         // all of it
   bool has_scopes = false;     // `scopes` and `pieces`; without the files of places in the source unless `loaded`
   bool counted = false;        // the cost of its scopes is deducted from the file's limits
@@ -60,7 +60,8 @@ struct SourceLines::Unit {
   std::vector<ScopePiece> pieces;  // by address
 };
 
-std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts) {
+std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
+                                               std::function<bool(uint64_t)> starts) {
   if (!has_memory(elf_path, *warnings)) return nullptr;
   return of(DebugFile::open(elf_path), elf_path, std::move(warnings), std::move(starts));
 }
@@ -73,7 +74,8 @@ std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& el
     GElf_Off from_start = 0;
     GElf_Sym symbol;
     const char* name = dwfl_module_addrinfo(dwfl_addrmodule(layout, address), address, &from_start, &symbol, nullptr, nullptr, nullptr);
-    return name != nullptr && from_start == 0 && GELF_ST_TYPE(symbol.st_info) == STT_FUNC && whole_function(name).size() == std::strlen(name);
+    return name != nullptr && from_start == 0 && GELF_ST_TYPE(symbol.st_info) == STT_FUNC &&
+           whole_function(name).size() == std::strlen(name);
   };
   return of(std::move(file), elf_path, std::move(warnings), starts);
 }
@@ -93,7 +95,10 @@ std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, co
 }
 
 SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path, std::shared_ptr<SourceWarnings> warnings)
-    : path_(std::move(path)), warnings_(std::move(warnings)), file_(std::move(file)), tables_(std::make_unique<SharedTables>(file_->tables, file_->limits)) {}
+    : path_(std::move(path)),
+      warnings_(std::move(warnings)),
+      file_(std::move(file)),
+      tables_(std::make_unique<SharedTables>(file_->tables, file_->limits)) {}
 SourceLines::~SourceLines() = default;
 
 // Does work within the limits. After a limit is exceeded, the file has no units.
@@ -167,7 +172,8 @@ void SourceLines::index() {
   }
   if (got < 0) warnings_->add(debug_sentence(path_, "after " + std::to_string(units_.size()) + " units"));
   // Units that share an inline function all describe the copy that the linker kept: reach_of() finds the first one, whose copy it is.
-  std::sort(reaches_.begin(), reaches_.end(), [](const Reach& a, const Reach& b) { return std::pair(a.first, b.unit) < std::pair(b.first, a.unit); });
+  std::sort(reaches_.begin(), reaches_.end(),
+            [](const Reach& a, const Reach& b) { return std::pair(a.first, b.unit) < std::pair(b.first, a.unit); });
 }
 
 const SourceLines::Reach* SourceLines::reach_of(uint64_t address) const {
@@ -180,7 +186,8 @@ SourceLines::Unit* SourceLines::unit_at(uint64_t address, bool all) {
   const Reach* reach = reach_of(address);
   if (reach == nullptr) return nullptr;
   const uint32_t number = reach->unit;
-  if (all ? !units_[number].loaded : !units_[number].has_scopes) within_limits([&] { all ? load(units_[number]) : load_scopes(units_[number]); });
+  if (all ? !units_[number].loaded : !units_[number].has_scopes)
+    within_limits([&] { all ? load(units_[number]) : load_scopes(units_[number]); });
   return units_.empty() ? nullptr : &units_[number];
 }
 
@@ -191,9 +198,9 @@ bool names_another_file(Dwarf_Die& unit) {
   return dwarf_hasattr(&unit, DW_AT_dwo_name) != 0 || dwarf_hasattr(&unit, DW_AT_GNU_dwo_name) != 0;
 }
 
-// Returns whether rows that are no statements belong to the statement before them if they have its line. LLVM leaves is_stmt out of a row whose line is that of
-// the row before it, also of a loop's condition. So does GCC if only the discriminator differs (a loop without column numbers, or of a Fortran array). If it
-// optimizes, it also leaves it out of code that it moved or inserted.
+// Returns whether rows that are no statements belong to the statement before them if they have its line. LLVM leaves is_stmt out of a row
+// whose line is that of the row before it, also of a loop's condition. So does GCC if only the discriminator differs (a loop without column
+// numbers, or of a Fortran array). If it optimizes, it also leaves it out of code that it moved or inserted.
 bool joins_rows(Dwarf_Die& unit) {
   Dwarf_Attribute attribute;
   const char* producer = dwarf_attr(&unit, DW_AT_producer, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
@@ -332,7 +339,10 @@ void SourceLines::load_scopes(Unit& unit) {
   if (std::exchange(unit.has_scopes, true)) return;
   if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
   if (names_another_file(die))
-    warnings_->add(path_ + ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known, but their counts leave out inlined copies");
+    warnings_->add(
+        path_ +
+        ": its functions and inlined calls are in .dwo files (-gsplit-dwarf), which are not read; lines are known, but their counts leave "
+        "out inlined copies");
   if (!file_->missing_alternate.empty())
     warnings_->add(path_ + ": names of its functions and inlined calls are in " + file_->missing_alternate +
                    " (.gnu_debugaltlink), which is missing or has another build id; lines are known");
@@ -384,7 +394,8 @@ std::vector<ProfileFrame> SourceLines::profile_frames(uint64_t address) {
   for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && frames.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     if (scope.linkage_name == nullptr || scope.declared.line == 0) return {};
-    frames.push_back({std::string_view(scope.linkage_name, ::strnlen(scope.linkage_name, kMostName)), line - scope.declared.line, discriminator});
+    frames.push_back(
+        {std::string_view(scope.linkage_name, ::strnlen(scope.linkage_name, kMostName)), line - scope.declared.line, discriminator});
     if (!scope.inlined) return frames;
     line = scope.call.line;
     discriminator = scope.call_discriminator;
@@ -404,9 +415,11 @@ InlinedPlace SourceLines::inlined(uint64_t address) {
   place.same_bytes = std::min(place.same_bytes, reach->end - address);
   const Unit* unit = unit_at(address, false);
   if (unit == nullptr) return place;
-  const auto after = std::upper_bound(unit->pieces.begin(), unit->pieces.end(), address, [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
+  const auto after = std::upper_bound(unit->pieces.begin(), unit->pieces.end(), address,
+                                      [](uint64_t value, const ScopePiece& piece) { return value < piece.first; });
   if (after != unit->pieces.end()) place.same_bytes = std::min(place.same_bytes, after->first - address);
-  for (uint32_t number = scope_at(unit->pieces, address); number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
+  for (uint32_t number = scope_at(unit->pieces, address);
+       number != kNoScope && unit->scopes[number].inlined && place.functions.size() < kMaxScopeDepth;) {
     const Scope& scope = unit->scopes[number];
     place.functions.push_back({scope.name, &scope, scope.first_code == address});
     number = scope.parent;
@@ -415,77 +428,6 @@ InlinedPlace SourceLines::inlined(uint64_t address) {
   return place;
 }
 
-namespace {
-
-// Returns the line of the instruction at an address. If that has none (line 0), returns that of one of the next statements.
-Declaration first_line(const std::vector<Row>& rows, uint64_t address) {
-  constexpr int kMostWithoutLine = 16;
-  auto row = std::partition_point(rows.begin(), rows.end(), [address](const Row& each) { return each.address <= address; });
-  if (row != rows.begin()) --row;
-  for (int i = 0; i < kMostWithoutLine && row != rows.end() && !row->end; ++i, ++row) {
-    if (row->line != 0) return {row->file, row->line};
-  }
-  return {};
-}
-
-// Returns the functions of the scopes, in the same order. A compiler declares no line of what it makes itself, such as the call operator of a
-// lambda: its line is the first of the statements of all its copies that is not before the function around it. Optimized code of a function may
-// have lines of others, which it inlined.
-std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const std::vector<Row>& rows, const std::vector<SourceStatement>& statements) {
-  std::unordered_map<Dwarf_Off, uint32_t> first;  // by origin
-  for (const SourceStatement& statement : statements) {
-    const Scope* scope = statement.scope == kNoScope ? nullptr : &scopes[statement.scope];
-    if (scope == nullptr || statement.file != scope->enclosing.file || statement.line < scope->enclosing.line) continue;
-    uint32_t& line = first.try_emplace(scope->origin, statement.line).first->second;
-    line = std::min(line, statement.line);
-  }
-  std::vector<SourceFunction> functions;
-  for (const Scope& scope : scopes) {
-    Declaration place = scope.declared;
-    if (place.line == 0 && scope.enclosing.line != 0) {
-      const auto known = first.find(scope.origin);
-      place = {scope.enclosing.file, known != first.end() ? known->second : scope.enclosing.line};
-    } else if (place.line == 0 || place.file.empty()) {
-      const Declaration found = first_line(rows, scope.entry);
-      place = {found.file, place.line != 0 ? place.line : found.line};
-    }
-    functions.push_back({scope.name, place.file, place.line, scope.entry, scope.inlined});
-  }
-  return functions;
-}
-
-enum class StatementKind : uint8_t { has_code, bare, past_copy };  // bare: without code; past_copy: and at the first address after its copy
-
-// Removes statements without code at instructions of another function, if their line has code in its own, and no copy of that begins there: with
-// optimization, the statement that ends an inlined copy is at the first instruction after the copy, which runs also if the statement does not.
-void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& empty, const std::vector<StatementKind>& kinds,
-               std::vector<SourceStatement>& statements) {
-  using Place = std::tuple<std::string_view, uint32_t, Dwarf_Off>;  // file, line, function
-  const auto place = [&](const SourceStatement& each) {
-    return Place(each.file, each.line, each.scope == kNoScope ? Dwarf_Off{0} : scopes[each.scope].origin);
-  };
-  std::vector<Place> with_code;
-  for (size_t i = 0; i < statements.size(); ++i)
-    if (kinds[i] == StatementKind::has_code) with_code.push_back(place(statements[i]));
-  std::sort(with_code.begin(), with_code.end());
-  std::vector<std::pair<uint64_t, Dwarf_Off>> entries;
-  for (const Scope& scope : scopes) entries.emplace_back(scope.entry, scope.origin);
-  for (const EmptyCopy& copy : empty) entries.emplace_back(copy.entry, copy.origin);
-  std::sort(entries.begin(), entries.end());
-  const auto is_strange = [&](const SourceStatement& each, StatementKind kind) {
-    const auto at = std::lower_bound(with_code.begin(), with_code.end(), Place(each.file, each.line, 0));
-    const bool has_code = at != with_code.end() && std::get<0>(*at) == each.file && std::get<1>(*at) == each.line;
-    return has_code && (kind == StatementKind::past_copy || !std::binary_search(at, with_code.end(), place(each))) &&
-           !std::binary_search(entries.begin(), entries.end(), std::pair(each.first, std::get<2>(*at)));
-  };
-  size_t kept = 0;
-  for (size_t i = 0; i < statements.size(); ++i)
-    if (kinds[i] == StatementKind::has_code || !is_strange(statements[i], kinds[i])) statements[kept++] = statements[i];
-  statements.resize(kept);
-}
-
-}  // namespace
-
 /// Returns the index of the first row after `at` with another address. Rows at one address are several statements of one instruction.
 size_t SourceLines::next_address(const Unit& unit, size_t at) {
   size_t next = at + 1;
@@ -493,31 +435,36 @@ size_t SourceLines::next_address(const Unit& unit, size_t at) {
   return next;
 }
 
-/// Returns the index of the first row from `next` on that has a line, if LLVM goes to line 0 there and comes back: what has the line of the row before
-/// is then still the same statement.
+/// Returns the index of the first row from `next` on that has a line, if LLVM goes to line 0 there and comes back: what has the line of the
+/// row before is then still the same statement.
 size_t SourceLines::past_line_0(const Unit& unit, size_t next) {
   const auto is_line_0 = [](const Row& row) { return row.line == 0 && !row.statement && !row.end; };
   while (unit.joins_rows && next < unit.rows.size() && is_line_0(unit.rows[next])) ++next;
   return next;
 }
 
-/// Returns the index of the first row from `next` on that does not continue the statement of row `at`: of another line or scope, or a statement
-/// itself.
+/// Returns the index of the first row from `next` on that does not continue the statement of row `at`: of another line or scope, or a
+/// statement itself.
 size_t SourceLines::statement_end(const Unit& unit, size_t at, size_t next) {
   const Row& row = unit.rows[at];
-  const auto continues = [&](const Row& other) { return !other.end && !other.statement && other.line == row.line && other.file == row.file; };
+  const auto continues = [&](const Row& other) {
+    return !other.end && !other.statement && other.line == row.line && other.file == row.file;
+  };
   const uint32_t scope = scope_at(unit.pieces, row.address);
   for (size_t group = past_line_0(unit, next); unit.joins_rows && group < unit.rows.size(); group = past_line_0(unit, next)) {
     const size_t group_end = next_address(unit, group);
-    const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(group), last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
-    if (!std::all_of(first, last, continues) || scope_at(unit.pieces, unit.rows[next].address) != scope || scope_at(unit.pieces, first->address) != scope) break;
+    const auto first = unit.rows.begin() + static_cast<std::ptrdiff_t>(group),
+               last = unit.rows.begin() + static_cast<std::ptrdiff_t>(group_end);
+    if (!std::all_of(first, last, continues) || scope_at(unit.pieces, unit.rows[next].address) != scope ||
+        scope_at(unit.pieces, first->address) != scope)
+      break;
     next = group_end;
   }
   return next;
 }
 
-// Returns whether the instruction at the address of row `at` has its line, which is that of the last row at the address. The rows before it are
-// statements that the optimizer left without code.
+// Returns whether the instruction at the address of row `at` has its line, which is that of the last row at the address. The rows before it
+// are statements that the optimizer left without code.
 bool SourceLines::has_code(const Unit& unit, size_t at, size_t next) {
   const Row& row = unit.rows[at];
   const Row& last = unit.rows[next - 1];

@@ -29,7 +29,8 @@ class SourceWarnings;
 class SourceLines {
  public:
   /// Returns null if the file has no DWARF line information. `starts`: see ScopeSource; it is called while units are read.
-  static std::unique_ptr<SourceLines> open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings, std::function<bool(uint64_t)> starts = {});
+  static std::unique_ptr<SourceLines> open(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
+                                           std::function<bool(uint64_t)> starts = {});
   /// Opens a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
   /// false. A compressed file (.ko.xz) is not opened.
   static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, std::shared_ptr<SourceWarnings> warnings,
@@ -85,7 +86,7 @@ class SourceLines {
   std::vector<Reach> reaches_;  // by address
   std::vector<Unit> units_;
   std::unordered_map<std::string_view, std::string_view> texts_;
-  std::unordered_map<const char*, std::string_view> readable_;  // maps libdw's text of a name to ours
+  std::unordered_map<const char*, std::string_view> readable_;             // maps libdw's text of a name to ours
   std::map<std::pair<uint64_t, uint32_t>, std::string_view> other_files_;  // by the offset of the unit, and number: see file_of()
   struct OtherUnit;
   [[nodiscard]] const OtherUnit& other_unit(uint64_t unit_offset);

@@ -1,6 +1,4 @@
 // Symbolizer: named ranges first, then the symbols of the section's file.
-#include "ptdecode/symbols.h"
-
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -22,17 +20,18 @@
 #include "image/symbols/name_rank.h"
 #include "image/symbols/pick_steps.h"
 #include "image/symbols/range_index.h"
-#include "image/symbols/source_warnings.h"
 #include "image/symbols/source_lines.h"
+#include "image/symbols/source_warnings.h"
 #include "image/timeline_data.h"
 #include "ptdecode/guest.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 namespace {
 
 constexpr size_t kMostAddresses = 1U << 22;  // of one name
 constexpr size_t kMostRepeatedSymbols = 1U << 22;
-constexpr int kMostGenerations = 64;  // of processes with names of their own, from which one inherits names
+constexpr int kMostGenerations = 64;          // of processes with names of their own, from which one inherits names
 constexpr size_t kProvingKernelNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
 std::string file_key(const std::string& path, const std::string& build_id) { return path + '\0' + build_id; }
@@ -79,17 +78,19 @@ struct Symbolizer::State {
   Timeline timeline;
   std::once_flag sorted, kernel_sought, named;
   std::optional<ModuleNames> module_names;
-  std::unordered_map<std::string, std::string> fixed_modules;  // by file_key: of add_fixed_file(), whose recording may have had other files too
+  // By file_key: of add_fixed_file(), whose recording may have had other files too.
+  std::unordered_map<std::string, std::string> fixed_modules;
   KernelFile kernel;
   std::shared_ptr<SourceWarnings> warnings = std::make_shared<SourceWarnings>();
   ModuleFiles modules{warnings};
   std::map<uint32_t, RangeIndex> spaces;
-  /// The nearest space with ranges that a space was forked from, and when: the ranges of that time are the child's, where it has none of its own.
+  /// The nearest space with ranges that a space was forked from, and when: the ranges of that time are the child's, where it has none of
+  /// its own.
   struct NamedParent {
     SpaceId space = kNoSpace;
     TimeNs forked;
   };
-  std::vector<NamedParent> named_parents;  // by TimelineData::index_of()
+  std::vector<NamedParent> named_parents;                     // by TimelineData::index_of()
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
   std::mutex mutex;
   std::shared_ptr<Debuginfod> debuginfod;
@@ -98,8 +99,8 @@ struct Symbolizer::State {
     std::string module;
     std::shared_ptr<FileSymbols> symbols;  // of all paths of the file
   };
-  std::unordered_map<std::string, KnownFile> files;                           // by file_key
-  std::vector<std::atomic<const KnownFile*>> files_by_section;                // null: not sought yet
+  std::unordered_map<std::string, KnownFile> files;             // by file_key
+  std::vector<std::atomic<const KnownFile*>> files_by_section;  // null: not sought yet
   const KnownFile unknown_file{};
   std::map<std::string, std::shared_ptr<FileSymbols>, std::less<>> contents;  // by identity_of()
 
@@ -248,7 +249,8 @@ struct Symbolizer::State {
   }
   /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {
-    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
+    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with('[') || section.path == kKernelTextPath)
+      return nullptr;
     return modules.find(section.path, section.build_id, [&] {
       std::vector<const NamedRange*> loaded;
       for (const NamedRange& range : kernel_names()) {
@@ -290,7 +292,8 @@ struct Symbolizer::State {
     if (!in_file) return {};
     return {in_file->relocatable ? &module_file(*place.section, ip)->lines() : kernel.file->source(), in_file->address};
   }
-  /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which this holds.
+  /// Returns the generated code at an address whose run-time gives its lines, or null. Sets `named` to the times around `when` at which
+  /// this holds.
   const NamedRange* generated_at(SpaceId space, Ip ip, TimeNs when, Interval& named) const {
     const NamedRange* range = range_at(space_at(space, ip), ip, when, named).range;
     return range != nullptr && range->lines != nullptr ? range : nullptr;
@@ -311,9 +314,7 @@ Symbolizer::~Symbolizer() = default;
 Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
 
-void Symbolizer::add_range(NamedRange range) {
-  state_->spaces[range.space.value].ranges.push_back(std::move(range));
-}
+void Symbolizer::add_range(NamedRange range) { state_->spaces[range.space.value].ranges.push_back(std::move(range)); }
 
 void Symbolizer::add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id) {
   auto& paths = state_->elf_paths[file_key(section_path, build_id)];
@@ -563,7 +564,8 @@ std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {
     for (const uint64_t offset : known->second) {
       if (offset < section.file_offset_bytes || offset - section.file_offset_bytes >= section.size_bytes) continue;
       if (addresses.size() == kMostAddresses) {
-        state.warnings->add(std::string(name) + ": more than " + std::to_string(kMostAddresses) + " addresses have this name: the others are ignored");
+        state.warnings->add(std::string(name) + ": more than " + std::to_string(kMostAddresses) +
+                            " addresses have this name: the others are ignored");
         return sorted_once(std::move(addresses));
       }
       addresses.push_back(section.ip + (offset - section.file_offset_bytes));

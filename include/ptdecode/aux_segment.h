@@ -39,13 +39,16 @@ struct AuxSegment {
   int32_t cpu = -1;                  ///< cpu of a per-cpu stream, else -1
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
   Interval time;                     ///< bounds of all times in the segment, from neighbours and AUX records
-  TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail. Arm: `tsc.use` is false if its first timestamp is wrong
-  Interval written;                  ///< when the bytes were written, by AUX records, if no packets tell. Chooses programs, and in Arm trace code; no output has it
-  TickRange timestamps;              ///< Arm: of the timestamps in the segment, from neighbours and AUX records
+  /// Of its own PSB+, and of the next one's in the tail. Arm: `tsc.use` is false if its first timestamp is wrong.
+  TscCheck tsc, tail_tsc;
+  /// When the bytes were written, by AUX records, if no packets tell. Chooses programs, and in Arm trace code; no output has it.
+  Interval written;
+  TickRange timestamps;  ///< Arm: of the timestamps in the segment, from neighbours and AUX records
   AuxBreak break_before = AuxBreak::none;
-  bool after_overflow = false;       ///< Intel PT: the packets before its PSB end with an OVF, whose FUP may come after the PSB+
-  bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
-  AuxBreak lost_after = AuxBreak::none;  ///< in the last segment: why trace after it is missing. `snapshot`: tracing was paused, nothing is missing
+  bool after_overflow = false;  ///< Intel PT: the packets before its PSB end with an OVF, whose FUP may come after the PSB+
+  bool break_after = false;     ///< the flow does not continue in the next segment (lost data, end of stream)
+  /// In the last segment: why trace after it is missing. `snapshot`: tracing was paused, nothing is missing.
+  AuxBreak lost_after = AuxBreak::none;
 };
 
 }  // namespace ptd

@@ -36,7 +36,7 @@ struct BundleReport {
   uint64_t code_bytes = 0;        ///< code that decoding read or that edits changed
   uint64_t code_total_bytes = 0;  ///< mapped bytes of the files and copies that it comes from
   uint64_t symbols = 0;
-  uint64_t instructions = 0;   ///< decoded to determine the code
+  uint64_t instructions = 0;          ///< decoded to determine the code
   std::vector<BundlePart> parts;      ///< its sources: the recording first, then by bytes
   std::vector<MissingImage> missing;  ///< files that the recording names and that are not included: why, and how many gaps that causes
   std::vector<std::string> warnings;  ///< of the recording
@@ -45,8 +45,8 @@ struct BundleReport {
 
 /// Opens the recording that `options` names, decodes it, and writes the data that decoding needed. From files outside the recording, only
 /// code that is proven to have run is included (CodeSourceOptions::share). The output is replaced only on success.
-/// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is a file that was read, or a recording, a
-/// program, a library or a jitdump; bad_time_window if nothing was traced at that time.
+/// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is a file that was read, or a recording,
+/// a program, a library or a jitdump; bad_time_window if nothing was traced at that time.
 PTD_API Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
 /// Returns true if the file begins like a bundle.

@@ -31,8 +31,8 @@ class PTD_API ContextTrack {
   void add_switch(int32_t cpu, TimeNs time, Context to);
   /// Adds a change of space: thread `tid` is in `space` from `time` on (start, exec). For per-thread streams.
   void add_thread(int32_t tid, TimeNs time, Context to);
-  /// Adds the moment at which a thread left `cpu` whose trace stops soon after it. The trace of the next one starts before its own switch, so that
-  /// what starts between the two is of the next one. For events that are attached to threads and traced by cpu.
+  /// Adds the moment at which a thread left `cpu` whose trace stops soon after it. The trace of the next one starts before its own switch,
+  /// so that what starts between the two is of the next one. For events that are attached to threads and traced by cpu.
   void add_leave(int32_t cpu, TimeNs time);
   /// Sorts the switches. An exec that moves a running thread to another space is added with add_thread() and applied to switches on lookup.
   void sort();

@@ -24,7 +24,7 @@ struct CodeRun {
 struct CodeBranch {
   uint64_t from = 0, to = 0;  ///< address of the branch, and its target
   uint64_t count = 0;
-  bool is_jump = false;  ///< not a call or return
+  bool is_jump = false;      ///< not a call or return
   bool is_indirect = false;  ///< its target is not in the instruction
 };
 
@@ -36,9 +36,9 @@ struct CodeCount {
 /// The executed code of one file. Addresses are the file's own (p_vaddr).
 struct PTD_API FileCounts {
   std::string path, build_id;
-  bool relocatable = false;             ///< see FilePlace::relocatable
-  std::vector<CodeRun> runs;            ///< by first and last
-  std::vector<CodeBranch> branches;     ///< taken near branches that stay in the file, by from and to
+  bool relocatable = false;          ///< see FilePlace::relocatable
+  std::vector<CodeRun> runs;         ///< by first and last
+  std::vector<CodeBranch> branches;  ///< taken near branches that stay in the file, by from and to
   std::vector<CodeCount> not_taken;  ///< conditional branches that were not taken, by their address
   std::vector<CodeCount> exits;      ///< taken near branches to other code that was traced, by their address
   std::vector<CodeCount> entries;    ///< taken near branches from other code that was traced, by their target
@@ -58,12 +58,12 @@ class PTD_API AddressCounts {
 };
 
 struct CodeCountOptions {
-  std::vector<uint32_t> streams;                 ///< empty: all
-  Interval time;                                 ///< code whose likeliest time is outside of it does not count
-  std::function<bool(const Mark&)> wanted;       ///< selects the threads that count; empty: all
-  std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
+  std::vector<uint32_t> streams;                        ///< empty: all
+  Interval time;                                        ///< code whose likeliest time is outside of it does not count
+  std::function<bool(const Mark&)> wanted;              ///< selects the threads that count; empty: all
+  std::function<bool(uint64_t bytes)> progress;         ///< trace bytes decoded since the last call; false stops
   std::function<void(const Gap&, const Mark&)> on_gap;  ///< as CallWalkOptions::on_gap, but not only in the range
-  std::function<void(const Event&)> on_rounds;  ///< as CallWalkOptions::on_rounds
+  std::function<void(const Event&)> on_rounds;          ///< as CallWalkOptions::on_rounds
 };
 struct CodeCounts {
   std::vector<FileCounts> files;  ///< by executed bytes, most first

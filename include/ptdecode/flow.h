@@ -68,8 +68,8 @@ using Blocks = std::vector<Block, RoomFor<Block>>;
 [[nodiscard]] PTD_API uint64_t instructions_of(std::span<const Block> blocks);
 
 /// Owns the static part of the blocks of one decoder. It only grows; ids and references stay valid for its life.
-/// Threads: one thread calls intern() and adopt(). Other threads may meanwhile call size(), and look up nodes of batches that were handed over to
-/// them with the usual synchronisation.
+/// Threads: one thread calls intern() and adopt(). Other threads may meanwhile call size(), and look up nodes of batches that were handed
+/// over to them with the usual synchronisation.
 class PTD_API BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).

@@ -31,7 +31,8 @@ enum class FlowItem : uint8_t {
 ///
 /// The order of items between two blocks:
 ///  - Events and gaps are in the order of their packets (stream_offset_bytes). A gap comes before an event of the same packet.
-///  - An event that ends the flow of a thread (disabled, async_disabled, async_branch to code that is not traced) comes before the mark of the next
+///  - An event that ends the flow of a thread (disabled, async_disabled, async_branch to code that is not traced) comes before the mark of
+///    the next
 ///  thread, or of its next program, and an event that begins it (enabled) comes after that mark. Events before the former do, too.
 ///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier
 ///  time.
@@ -53,7 +54,8 @@ class FlowCursor {
   /// Moves to the next item.
   FlowItem next() {
     first_ = end_;
-    if (other_at_ <= first_) [[unlikely]] return boundary(mark_at_ <= first_);
+    if (other_at_ <= first_) [[unlikely]]
+      return boundary(mark_at_ <= first_);
     if (mark_at_ <= first_) return pass_mark();
     const auto count = static_cast<uint32_t>(batch_->blocks.size());
     if (first_ >= count) return FlowItem::end;
@@ -62,8 +64,9 @@ class FlowCursor {
     return FlowItem::blocks;
   }
 
-  /// After a mark with a time: passes the blocks and marks that follow, as long as they are pairs of blocks and a mark of the same thread whose
-  /// time does not go back. The last mark that has a later time than the one before it is then the item. Returns the blocks that were passed.
+  /// After a mark with a time: passes the blocks and marks that follow, as long as they are pairs of blocks and a mark of the same thread
+  /// whose time does not go back. The last mark that has a later time than the one before it is then the item. Returns the blocks that were
+  /// passed.
   std::span<const Block> pass_marks() {
     const uint32_t begin = first_;
     const Mark& from = batch_->marks[mark_ - 1];

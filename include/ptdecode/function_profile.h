@@ -17,7 +17,8 @@ class PTD_API DurationCounts {
  public:
   void add(uint64_t ns) {
     ++count_;
-    if (ns >= max_) [[unlikely]] add_max(ns, 1);
+    if (ns >= max_) [[unlikely]]
+      add_max(ns, 1);
     if (const size_t index = class_of(ns); index < classes_.size()) [[likely]] {
       ++classes_[index];
     } else {
@@ -26,7 +27,8 @@ class PTD_API DurationCounts {
   }
   /// Adds all values of `other`.
   void add(const DurationCounts& other);
-  /// Removes the values of `other`, which must have been added. Returns false if the result is less exact than if they had never been added.
+  /// Removes the values of `other`, which must have been added. Returns false if the result is less exact than if they had never been
+  /// added.
   [[nodiscard]] bool subtract(const DurationCounts& other);
   /// Calls use(class, count) for each class with values; while is_exact(), calls use(value, 1) for each value.
   template <typename Use>
@@ -93,8 +95,9 @@ struct FunctionTotals {
   [[nodiscard]] bool subtract(const FunctionTotals& other);
   [[nodiscard]] uint64_t all_calls() const { return calls + no_start; }
   [[nodiscard]] bool has_times() const { return undated < all_calls(); }  ///< otherwise the sums of times are unknown
-  [[nodiscard]] uint64_t partial() const { return no_start + no_end; }  ///< calls whose start or end was not seen
-  /// Whether anything ran: a call that is only open in the time window, below others that are not listed either, has neither time nor instructions there.
+  [[nodiscard]] uint64_t partial() const { return no_start + no_end; }    ///< calls whose start or end was not seen
+  /// Whether anything ran: a call that is only open in the time window, below others that are not listed either, has neither time nor
+  /// instructions there.
   [[nodiscard]] bool met() const { return calls != 0 || (no_start != 0 && (total_ns | self_ns | instructions | self_instructions) != 0); }
 };
 

@@ -22,16 +22,16 @@ inline constexpr std::string_view kInlinedMark = " (inlined)";  ///< suffix of F
 
 /// A function. The same function of the same file has one id, in every process and at every address.
 ///
-/// A function without a symbol is named by its file offset, "libc.so.6+0x1234": where .eh_frame says that it begins, else where a call enters, or a
-/// jump from another module, out of a function whose extent is known, or that is all of a function. If direct jumps lead back into the function,
-/// the code is a part of it. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without a symbol, of
-/// which neither is known, is "[unnamed code of libc.so.6]", one per module.
+/// A function without a symbol is named by its file offset, "libc.so.6+0x1234": where .eh_frame says that it begins, else where a call
+/// enters, or a jump from another module, out of a function whose extent is known, or that is all of a function. If direct jumps lead back
+/// into the function, the code is a part of it. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address.
+/// Code without a symbol, of which neither is known, is "[unnamed code of libc.so.6]", one per module.
 ///
 /// A function and its inlined copies are two functions: "f(int)" and "f(int) (inlined)". The module of the latter is that of the code that
 /// contains the copy.
 ///
-/// The resolver of an indirect function (STT_GNU_IFUNC "f") is another function than f: it has the name of another symbol at its address, or
-/// "f@resolver".
+/// The resolver of an indirect function (STT_GNU_IFUNC "f") is another function than f: it has the name of another symbol at its address,
+/// or "f@resolver".
 ///
 /// Local functions of one name in one file are named with their source file, "a.c:f", or with their address in the file, "0x1234:f", if the
 /// symbol table does not tell the source files apart. Kernel functions of one name in one module are named with their address. So are

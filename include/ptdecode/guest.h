@@ -35,7 +35,8 @@ constexpr SpaceId space_of_machine(uint32_t machine, uint32_t index) {
 constexpr SpaceId kernel_of_machine(uint32_t machine) { return space_of_machine(machine, 0); }
 /// Returns true for the kernel of the host or of a guest.
 constexpr bool is_kernel_space(SpaceId space) { return space == kernel_of_machine(machine_of(space)); }
-/// Returns the space that `ip` belongs to where `space` is the user space: addresses of the kernel half are the kernel's of the same machine.
+/// Returns the space that `ip` belongs to where `space` is the user space: addresses of the kernel half are the kernel's of the same
+/// machine.
 constexpr SpaceId space_at(SpaceId space, Ip ip) { return is_kernel_half(ip) ? kernel_of_machine(machine_of(space)) : space; }
 
 /// Returns the machine of a thread or process number; 0 for the host and for unknown threads (-1).
@@ -64,8 +65,8 @@ PTD_API void add_guest_switch(ContextTrack& contexts, const Guest& guest, TimeNs
 [[nodiscard]] PTD_API std::vector<Guest> guests_of(const ContextTrack& contexts);
 /// Returns the guest that the host thread runs; machine kUnknownGuest if none was added for it.
 [[nodiscard]] PTD_API Guest guest_run_by(const ContextTrack& contexts, const Context& host);
-/// Returns the thread of the guest that the host thread runs at `time`. Without records of the guest's context switches, all of a guest cpu is
-/// one thread, whose number is that of the host thread. `cpu` is the host's.
+/// Returns the thread of the guest that the host thread runs at `time`. Without records of the guest's context switches, all of a guest cpu
+/// is one thread, whose number is that of the host thread. `cpu` is the host's.
 [[nodiscard]] PTD_API Context context_in_guest(const ContextTrack& contexts, const Context& host, int32_t cpu, TimeNs time);
 
 }  // namespace ptd

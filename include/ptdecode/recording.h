@@ -35,7 +35,8 @@ struct AssumedMapping {
 struct RawImage {
   std::string path;
   uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
-  std::optional<uint64_t> load_address;            ///< of the first byte of that range. Without it: the segments of an ELF file where it says that they lie
+  /// Of the first byte of that range. Without it: the segments of an ELF file where it says that they lie.
+  std::optional<uint64_t> load_address;
 };
 
 /// How to open a recording. The defaults read a perf.data file of the current directory.
@@ -48,37 +49,41 @@ struct OpenOptions {
   std::vector<std::string> stashes;                           ///< folders with saved code, in order; see usual_stashes()
   bool debuginfod = false;                                    ///< query the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": missing kernel code may come from this machine if it still runs the recorded boot
-  std::vector<std::string> kcore_after;  ///< later copies of the kernel's text: directories (kcore, kallsyms, modules), or dumps of memory (vmcore)
-  /// Virtual machines of a host's recording: a folder with the root file system of each guest at DIR/PID, where PID is the host process that runs
-  /// it. Its /proc (kallsyms, modules, kcore) has the kernel. A file that cannot be read is never an Error: it is a warning, and its code a Gap.
+  /// Later copies of the kernel's text: directories (kcore, kallsyms, modules), or dumps of memory (vmcore).
+  std::vector<std::string> kcore_after;
+  /// Virtual machines of a host's recording: a folder with the root file system of each guest at DIR/PID, where PID is the host process
+  /// that runs it. Its /proc (kallsyms, modules, kcore) has the kernel. A file that cannot be read is never an Error: it is a warning, and
+  /// its code a Gap.
   std::string guestmount;
-  /// Names and modules of the guest that no other source names: copies of its /proc/kallsyms and /proc/modules. Code is read from a copy of its
-  /// /proc/kcore in the same folder. Without one, it is read from guestvmlinux and marked `assumed`.
+  /// Names and modules of the guest that no other source names: copies of its /proc/kallsyms and /proc/modules. Code is read from a copy of
+  /// its /proc/kcore in the same folder. Without one, it is read from guestvmlinux and marked `assumed`.
   std::string guestkallsyms, guestmodules, guestvmlinux;
-  bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
-  uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
-  /// Ticks per second of the trace's clock, at most 10^12, for recordings that do not name it: raw captures (TSC) and CoreSight snapshots and capture
-  /// files (timestamps). 0: unknown; their times are then ticks, and calls and tables have none. Other recordings refuse it.
+  bool use_time = true;   ///< false: ignore all times; the packets alone choose between versions of code
+  uint64_t slack_ns = 0;  ///< see DecoderOptions::slack_ns
+  /// Ticks per second of the trace's clock, at most 10^12, for recordings that do not name it: raw captures (TSC) and CoreSight snapshots
+  /// and capture files (timestamps). 0: unknown; their times are then ticks, and calls and tables have none. Other recordings refuse it.
   uint64_t clock_hz = 0;
-  bool freeze = false;                   ///< ignore edits: every address keeps its first version
-  bool exact_only = false;               ///< see DecoderOptions::exact_only
-  bool anchors = true;                   ///< use sync IPIs and the poker's own code
-  std::vector<AssumedMapping> assumed;   ///< files to map in addition; their code is marked `assumed`
-  /// Files with code, for a raw capture or in addition to the dumps of a CoreSight snapshot, which count first. Other recordings refuse them.
+  bool freeze = false;                  ///< ignore edits: every address keeps its first version
+  bool exact_only = false;              ///< see DecoderOptions::exact_only
+  bool anchors = true;                  ///< use sync IPIs and the poker's own code
+  std::vector<AssumedMapping> assumed;  ///< files to map in addition; their code is marked `assumed`
+  /// Files with code, for a raw capture or in addition to the dumps of a CoreSight snapshot, which count first. Other recordings refuse
+  /// them.
   std::vector<RawImage> images;
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  ///< called while opening, on the caller's thread; may be empty
 };
 
-/// A raw capture: Intel PT bytes without a container, or a dump of Windows' driver ipt.sys. Sources: [SDM] "CPUID leaf 15H", "IA32_RTIT_CTL",
-/// [winipt].
+/// A raw capture: Intel PT bytes without a container, or a dump of Windows' driver ipt.sys. Sources: [SDM] "CPUID leaf 15H",
+/// "IA32_RTIT_CTL", [winipt].
 struct RawOptions {
-  std::string pt_path;      ///< file with the trace bytes
-  std::string winipt_path;  ///< instead: a dump, as ipttool writes it, with a ring for each thread of one process and the settings of its clocks
+  std::string pt_path;  ///< file with the trace bytes
+  /// instead: a dump, as ipttool writes it, with a ring for each thread of one process and the settings of its clocks.
+  std::string winipt_path;
   pt::CpuId cpu;
-  /// List of the modules of a Windows process, see docs/RECORDING.md. Their PE files are searched below OpenOptions::symfs and in the list's folder.
-  /// A file that is missing, or that is not the listed one, is a Finding and a MissingImage.
+  /// List of the modules of a Windows process, see docs/RECORDING.md. Their PE files are searched below OpenOptions::symfs and in the
+  /// list's folder. A file that is missing, or that is not the listed one, is a Finding and a MissingImage.
   std::string modules_path;
-  std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
+  std::string pages_dump, pages_addresses;            ///< page dump and its little-endian u64 addresses
   uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown, or from a dump
   std::optional<uint8_t> mtc_period;                  ///< IA32_RTIT_CTL.MTCFreq; without it from a dump, or measured from the packets
   uint8_t max_nonturbo_ratio = 0;                     ///< nominal frequency ratio; 0: unknown
@@ -132,8 +137,8 @@ class PTD_API Recording {
   /// permission_denied and others of the group file_open if the file cannot be read; the group file_format if it is none of these or
   /// contradicts itself; the group file_cut if its header is cut; unsupported_trace and others of that group for another kind of trace.
   static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
-  /// Opens a raw capture. Errors: contradictory_options, bad_image_piece; no_trace without a PSB; unsupported_version of a dump; bad_format and
-  /// too_large of a list of modules; else as open().
+  /// Opens a raw capture. Errors: contradictory_options, bad_image_piece; no_trace without a PSB; unsupported_version of a dump; bad_format
+  /// and too_large of a list of modules; else as open().
   static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
   ~Recording();
 
@@ -142,8 +147,8 @@ class PTD_API Recording {
   [[nodiscard]] const ContextTrack& contexts() const;
   [[nodiscard]] const Symbolizer& symbolizer() const;
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
-  /// Returns whether times are nanoseconds. If the frequency of the trace's clock is not known (OpenOptions::clock_hz), they are ticks, which order
-  /// the flow of streams and give no durations.
+  /// Returns whether times are nanoseconds. If the frequency of the trace's clock is not known (OpenOptions::clock_hz), they are ticks,
+  /// which order the flow of streams and give no durations.
   [[nodiscard]] bool has_time_conversion() const;
   /// Returns the configuration of a stream's trace source; null for Intel PT.
   [[nodiscard]] const arm::TraceConfig* arm_config(uint32_t stream) const;

@@ -13,9 +13,9 @@
 namespace ptd {
 
 /// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes
-/// first. Within a stream the order is StreamCursor's. A stream without times comes before all others; items before a stream's first time come
-/// when StreamInfo::time begins. From then on, a stream has a decoder and one batch: memory grows with the number of streams and not with the
-/// trace; with free_ended(), with the number of streams that overlap.
+/// first. Within a stream the order is StreamCursor's. A stream without times comes before all others; items before a stream's first time
+/// come when StreamInfo::time begins. From then on, a stream has a decoder and one batch: memory grows with the number of streams and not
+/// with the trace; with free_ended(), with the number of streams that overlap.
 ///
 /// The recording must outlive the cursor. Not thread-safe; any number of cursors may walk one recording at the same time.
 class PTD_API RecordingCursor {

@@ -33,8 +33,8 @@ class PTD_API StreamCursor {
   /// Sets a function that is called before each batch is decoded. If it returns false, FlowItem::end follows.
   void set_check(std::function<bool()> goes_on);
 
-  /// Sets a function that decides, before each item after `time`, whether the walk goes on. `segment`: the stream offset of the item's segment. For a branch
-  /// at the end of `time`: what comes next tells where it went.
+  /// Sets a function that decides, before each item after `time`, whether the walk goes on. `segment`: the stream offset of the item's
+  /// segment. For a branch at the end of `time`: what comes next tells where it went.
   void set_past_end(std::function<bool(uint64_t segment)> goes_on);
 
   /// Sets a function that is called with each batch before next() returns its items.

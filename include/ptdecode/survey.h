@@ -31,9 +31,9 @@ struct SurveyImage {
   std::string path, build_id;  ///< build_id: hex, "" if not recorded
   uint64_t mappings = 0, size_bytes = 0;
   bool found = false;
-  std::string reason;  ///< why it was not found
-  std::string from;    ///< where it was found: "path", "stash", "build-id cache", ...
-  std::string file;    ///< the file that was found
+  std::string reason;        ///< why it was not found
+  std::string from;          ///< where it was found: "path", "stash", "build-id cache", ...
+  std::string file;          ///< the file that was found
   bool by_id_alone = false;  ///< it has the recorded build id, which a changed copy keeps, and nothing else proves its content
 };
 
@@ -60,13 +60,13 @@ struct Survey {
   uint64_t file_bytes = 0, trace_bytes = 0;
   Interval time;  ///< of the records with a time; unbounded if there are none
   std::vector<SurveyStream> streams;
-  std::vector<ThreadInfo> threads;  ///< by pid and tid, with the last name; also of guests
-  std::vector<SurveyImage> images;  ///< missing ones first, then by size
-  bool kernel_copy = false;         ///< the recording contains a copy of its own machine's kernel text (--kcore)
+  std::vector<ThreadInfo> threads;        ///< by pid and tid, with the last name; also of guests
+  std::vector<SurveyImage> images;        ///< missing ones first, then by size
+  bool kernel_copy = false;               ///< the recording contains a copy of its own machine's kernel text (--kcore)
   uint64_t text_pokes = 0, switches = 0;  ///< of the recording's own machine
   std::vector<SurveyGuest> guests;
-  std::map<std::string, uint64_t> other_events;   ///< samples of other events than the trace, by name
-  std::map<std::string, SurveyWindows> windows;    ///< samples of events whose samples hold trace, by name
+  std::map<std::string, uint64_t> other_events;  ///< samples of other events than the trace, by name
+  std::map<std::string, SurveyWindows> windows;  ///< samples of events whose samples hold trace, by name
   LostRecords lost;
   std::vector<std::string> warnings;
 };

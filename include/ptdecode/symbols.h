@@ -45,9 +45,10 @@ struct GeneratedLines {
 class SharedText {
  public:
   SharedText() = default;
-  SharedText(std::string text) : text_(text.empty() ? nullptr : std::make_shared<const std::string>(std::move(text))) {}  // NOLINT: as a string
-  SharedText(const char* text) : SharedText(std::string(text)) {}                                                         // NOLINT
-  operator std::string_view() const { return text_ ? std::string_view(*text_) : std::string_view(); }                     // NOLINT
+  // NOLINT: as a string.
+  SharedText(std::string text) : text_(text.empty() ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
+  SharedText(const char* text) : SharedText(std::string(text)) {}                                      // NOLINT
+  operator std::string_view() const { return text_ ? std::string_view(*text_) : std::string_view(); }  // NOLINT
   [[nodiscard]] std::string str() const { return std::string(std::string_view(*this)); }
   [[nodiscard]] bool empty() const { return text_ == nullptr; }
   /// Returns what the copies share; null if the text is empty.
@@ -67,7 +68,7 @@ struct NamedRange {
   Ip ip;
   uint64_t size_bytes = 0;  ///< 0: up to the next name
   Interval live;
-  SharedText name;   ///< empty: it covers the names of ranges that begin before it
+  SharedText name;  ///< empty: it covers the names of ranges that begin before it
   std::string module;
   /// As Symbol::place. If it is empty, the Symbolizer sets it to the address of each function of the kernel whose name another one of its
   /// module has at all times.
@@ -78,10 +79,10 @@ struct NamedRange {
 /// A symbol of a file, addressed by the offset of its start in the mapped file.
 struct FixedSymbol {
   uint64_t file_offset_bytes = 0;
-  uint64_t reach_bytes = 0;  ///< bytes for which find() returns it: its size, or a guess if the size is not recorded
-  uint64_t size_bytes = 0;   ///< as Symbol::size_bytes
-  std::string name;          ///< demangled
-  std::string place = {};    ///< as Symbol::place
+  uint64_t reach_bytes = 0;               ///< bytes for which find() returns it: its size, or a guess if the size is not recorded
+  uint64_t size_bytes = 0;                ///< as Symbol::size_bytes
+  std::string name;                       ///< demangled
+  std::string place = {};                 ///< as Symbol::place
   std::vector<std::string> aliases = {};  ///< the other names of its address, as Symbolizer::names_at() returns them
 };
 
@@ -102,7 +103,7 @@ struct CallSite {
 /// Symbols of the sections with one path and build id.
 struct FileSymbolPick {
   std::string section_path, build_id, module;
-  std::vector<FixedSymbol> symbols;      ///< by offset, one each
+  std::vector<FixedSymbol> symbols;    ///< by offset, one each
   std::vector<FrameSpan> frames = {};  ///< by file offset; of code without a symbol
   std::vector<CallSite> sites = {};    ///< by file offset
 };
@@ -146,9 +147,9 @@ struct InlinedPlace {
 
 /// A line of a function, as in compilers' sample profiles.
 struct ProfileFrame {
-  std::string_view function;     ///< the linker's (mangled) name; valid as long as the Symbolizer
-  uint32_t line_offset = 0;      ///< line minus the line of the function's declaration; may wrap around
-  uint32_t discriminator = 0;    ///< as in the debug information
+  std::string_view function;   ///< the linker's (mangled) name; valid as long as the Symbolizer
+  uint32_t line_offset = 0;    ///< line minus the line of the function's declaration; may wrap around
+  uint32_t discriminator = 0;  ///< as in the debug information
   bool operator==(const ProfileFrame&) const = default;
 };
 
@@ -165,7 +166,8 @@ struct SourceFunction {
   uint32_t line = 0;     ///< of its declaration; if that is not known, of its first instruction; 0: neither is known
   uint64_t entry = 0;    ///< address of its first instruction
   bool inlined = false;  ///< a copy in another function's code
-  bool part = false;     ///< split off the function by GCC (-fpartial-inlining), with the symbol NAME.part.N; what enters the function comes first
+  /// Split off the function by GCC (-fpartial-inlining), with the symbol NAME.part.N; what enters the function comes first.
+  bool part = false;
 };
 /// One compilation.
 struct SourceUnit {
@@ -212,7 +214,8 @@ class PTD_API Symbolizer {
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;
 
-  void add_range(NamedRange range);  ///< spaces inherit it that are forked from its space while it is live, where they have none of their own
+  /// Spaces inherit it that are forked from its space while it is live, where they have none of their own.
+  void add_range(NamedRange range);
   /// Declares that symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes
   /// first; further calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no
   /// symbols.
@@ -224,15 +227,15 @@ class PTD_API Symbolizer {
 
   /// Returns the symbol at an address. Sets `valid`, if given, as in Symbol::valid, even if there is no symbol.
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
-  /// Returns the short name of the file that a section of the timeline shows, as in Symbol::module. It is the file's name without its folders. Where
-  /// several files of the timeline have it, as much of their paths as tells them apart is added ("a/prog"), and of several builds at one path the
-  /// first digits of the build id ("cur.so [997d9b91]"). Files with one build id are one file. A path in brackets is returned as it is. The view is
-  /// valid as long as the symbolizer and the section.
+  /// Returns the short name of the file that a section of the timeline shows, as in Symbol::module. It is the file's name without its
+  /// folders. Where several files of the timeline have it, as much of their paths as tells them apart is added ("a/prog"), and of several
+  /// builds at one path the first digits of the build id ("cur.so [997d9b91]"). Files with one build id are one file. A path in brackets is
+  /// returned as it is. The view is valid as long as the symbolizer and the section.
   [[nodiscard]] std::string_view module_of(const Section& section) const;
   /// Returns what .eh_frame says of the function at an address, which may have no symbol: its address, size and kind.
   [[nodiscard]] std::optional<FrameSpan> frame_at(SpaceId space, Ip ip, TimeNs when) const;
-  /// Returns the landing pad at which an exception goes on that leaves a call at `ip`, the address of any byte of the instruction that calls.
-  /// Nothing if the function has none for it, or if its file is not known.
+  /// Returns the landing pad at which an exception goes on that leaves a call at `ip`, the address of any byte of the instruction that
+  /// calls. Nothing if the function has none for it, or if its file is not known.
   [[nodiscard]] std::optional<Ip> landing_of(SpaceId space, Ip ip, TimeNs when) const;
   /// Returns whether an address is a landing pad.
   [[nodiscard]] bool is_landing(SpaceId space, Ip ip, TimeNs when) const;
@@ -256,15 +259,16 @@ class PTD_API Symbolizer {
   /// Returns the build id, in hex, of the file with this path and build id (FilePlace::path, build_id), as its note has it: also if none is
   /// recorded. Empty if it has none or is not available.
   [[nodiscard]] std::string build_id_of(std::string_view path, std::string_view build_id) const;
-  /// Returns the place of FilePlace::address in the file with this path and build id (FilePlace::path, build_id). Nothing if it is outside the
-  /// file's segments or, of a kernel module, outside its section .text: create_llvm_prof and generate_propeller_profiles read no other code
-  /// of a module ([AutoFDO] "symbol_map.cc", ReadLoadableExecSegmentInfo; [Propeller] "binary_content.cc").
+  /// Returns the place of FilePlace::address in the file with this path and build id (FilePlace::path, build_id). Nothing if it is outside
+  /// the file's segments or, of a kernel module, outside its section .text: create_llvm_prof and generate_propeller_profiles read no other
+  /// code of a module ([AutoFDO] "symbol_map.cc", ReadLoadableExecSegmentInfo; [Propeller] "binary_content.cc").
   [[nodiscard]] std::optional<ProfilePlace> profile_place(std::string_view path, std::string_view build_id, uint64_t address) const;
   /// Returns the addresses, in order, of what has the name `name` in the kernel or any section; empty if nothing has it. The name may be
   /// mangled, a C++ name without parameters, "a.c:f" as FunctionInfo::name, and with or without the default version ("f", "f@@V1"). An old
   /// version is meant by "f@V0", and by "f" if the file has no other f.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
-  /// Returns everything that find() may return for one of `ips` (by space value, each list in order) at any time. Of landing pads, those at `ips`.
+  /// Returns everything that find() may return for one of `ips` (by space value, each list in order) at any time. Of landing pads, those at
+  /// `ips`.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::vector<uint64_t>>& ips) const;
   /// Returns everything that find() may return for any address at any time.
   [[nodiscard]] SymbolPick pick_all() const;

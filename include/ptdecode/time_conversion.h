@@ -23,12 +23,11 @@ struct PTD_API TimeConversion {
   [[nodiscard]] static TimeConversion of_frequency(uint64_t hz);
   [[nodiscard]] bool valid() const { return time_mult != 0 && time_shift < 64; }
 
-  /// Returns the same conversion for a counter of which only the lower `bits` (51 to 63) are known, and which is near `near`: to_ns() adds the others.
+  /// Returns the same conversion for a counter of which only the lower `bits` (51 to 63) are known, and which is near `near`: to_ns() adds
+  /// the others.
   [[nodiscard]] TimeConversion for_short_counter(Tsc near, unsigned bits) const;
   /// Returns `tsc` with the bits that a short counter does not have.
-  [[nodiscard]] Tsc whole(Tsc tsc) const {
-    return cap_user_time_short ? Tsc{time_cycles + ((tsc.value - time_cycles) & time_mask)} : tsc;
-  }
+  [[nodiscard]] Tsc whole(Tsc tsc) const { return cap_user_time_short ? Tsc{time_cycles + ((tsc.value - time_cycles) & time_mask)} : tsc; }
   /// Converts ticks to nanoseconds, rounded down.
   [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
   /// Returns how many ns so many ticks last, rounded down. Call if valid().

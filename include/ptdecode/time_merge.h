@@ -77,7 +77,7 @@ class TimeMerge {
 
   std::vector<Source> sources_;
   std::vector<std::optional<TimeNs>> waits_until_;  // of each source: none once it was advanced
-  std::vector<uint32_t> order_;  // a heap of indexes into sources_; the earliest first
+  std::vector<uint32_t> order_;                     // a heap of indexes into sources_; the earliest first
   std::vector<uint32_t> ended_;
   bool started_ = false;
 };

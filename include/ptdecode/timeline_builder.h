@@ -34,7 +34,8 @@ class PTD_API TimelineBuilder {
 
   /// Returns a new, empty user address space.
   [[nodiscard]] SpaceId add_space();
-  /// The same for a machine (guest.h). The first space of a machine makes its kernel's space too. Returns kNoSpace if there are too many machines.
+  /// The same for a machine (guest.h). The first space of a machine makes its kernel's space too. Returns kNoSpace if there are too many
+  /// machines.
   [[nodiscard]] SpaceId add_space(uint32_t machine);
   /// Returns a new user address space with the mappings that `parent` has at `when` (fork).
   [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when);
@@ -48,9 +49,9 @@ class PTD_API TimelineBuilder {
   void set_word_bytes(unsigned word_bytes);
   /// Declares that records of the kernel image were lost during `window`.
   void add_lost_window(Interval window);
-  /// Declares that records of the code of one space were lost during `window`. A space that is forked from it during `window` is suspect too. For
-  /// the kernel's space, it declares that kernel code changed without records; user code is not affected. For the space of a guest's kernel, it
-  /// declares that records of the guest were lost: all code of the guest is affected.
+  /// Declares that records of the code of one space were lost during `window`. A space that is forked from it during `window` is suspect
+  /// too. For the kernel's space, it declares that kernel code changed without records; user code is not affected. For the space of a
+  /// guest's kernel, it declares that records of the guest were lost: all code of the guest is affected.
   void add_lost_window(SpaceId space, Interval window);
   void add_finding(Finding finding);
   /// Switches verification off: the timeline keeps each address's first version only. For tests that show what happens without pokes.

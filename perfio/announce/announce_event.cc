@@ -17,16 +17,31 @@ struct Field {
   unsigned offset_bytes, size_bytes;
 };
 // ptd_announce_record, after the common fields.
-constexpr Field kFields[] = {
-    {"unsigned short", "common_type", 0, 2}, {"unsigned char", "common_flags", 2, 1}, {"unsigned char", "common_preempt_count", 3, 1},
-    {"int", "common_pid", 4, 4},             {"u32", "version", 8, 4},                {"u8", "kind", 12, 1},
-    {"u8", "phase", 13, 1},                  {"u16", "flags", 14, 2},                 {"u64", "instance", 16, 8},
-    {"u64", "seq", 24, 8},                   {"u64", "mono_ns", 32, 8},               {"u64", "ticks", 40, 8},
-    {"u64", "address", 48, 8},               {"u64", "old_address", 56, 8},           {"u64", "size", 64, 8},
-    {"u32", "name_bytes", 72, 4},            {"u32", "file_bytes", 76, 4},            {"u32", "line_bytes", 80, 4},
-    {"u32", "code_bytes", 84, 4},            {"u32", "chunk", 88, 4},                 {"u32", "chunks", 92, 4},
-    {"u32", "pid", 96, 4},                   {"u32", "tid", 100, 4},                  {"u32", "runtime", 104, 4},
-    {"__rel_loc u8[]", "data", 108, 4}};
+constexpr Field kFields[] = {{"unsigned short", "common_type", 0, 2},
+                             {"unsigned char", "common_flags", 2, 1},
+                             {"unsigned char", "common_preempt_count", 3, 1},
+                             {"int", "common_pid", 4, 4},
+                             {"u32", "version", 8, 4},
+                             {"u8", "kind", 12, 1},
+                             {"u8", "phase", 13, 1},
+                             {"u16", "flags", 14, 2},
+                             {"u64", "instance", 16, 8},
+                             {"u64", "seq", 24, 8},
+                             {"u64", "mono_ns", 32, 8},
+                             {"u64", "ticks", 40, 8},
+                             {"u64", "address", 48, 8},
+                             {"u64", "old_address", 56, 8},
+                             {"u64", "size", 64, 8},
+                             {"u32", "name_bytes", 72, 4},
+                             {"u32", "file_bytes", 76, 4},
+                             {"u32", "line_bytes", 80, 4},
+                             {"u32", "code_bytes", 84, 4},
+                             {"u32", "chunk", 88, 4},
+                             {"u32", "chunks", 92, 4},
+                             {"u32", "pid", 96, 4},
+                             {"u32", "tid", 100, 4},
+                             {"u32", "runtime", 104, 4},
+                             {"__rel_loc u8[]", "data", 108, 4}};
 
 std::string format_text() {
   std::string text = "name: ptd_code\nID: " + std::to_string(kAnnounceTracepoint) + "\nformat:\n";

@@ -10,7 +10,9 @@
 namespace ptd {
 namespace {
 
-Error contradicts(const std::string& what) { return Error{ErrorCode::contradictory_record, "an announcement contradicts itself: " + what, 0}; }
+Error contradicts(const std::string& what) {
+  return Error{ErrorCode::contradictory_record, "an announcement contradicts itself: " + what, 0};
+}
 
 bool is_code(AnnounceKind kind) { return kind <= AnnounceKind::patch; }
 
@@ -29,7 +31,8 @@ const char* fault_of(const AnnounceRecord& record) {
   if (record.name_bytes > PTD_ANNOUNCE_MAX_NAME_BYTES || record.file_bytes > PTD_ANNOUNCE_MAX_NAME_BYTES) return "a name is too long";
   if (!is_code(record.kind)) return total != 0 ? "it has data" : nullptr;
   if (record.size_bytes == 0 || record.size_bytes > ~record.address) return "its range is empty or beyond the end of memory";
-  if (is_kernel_half(Ip{record.address}) || is_kernel_half(Ip{record.address + (record.size_bytes - 1)})) return "its range is the kernel's";
+  if (is_kernel_half(Ip{record.address}) || is_kernel_half(Ip{record.address + (record.size_bytes - 1)}))
+    return "its range is the kernel's";
   const bool moves = record.kind == AnnounceKind::move;
   if (moves && record.size_bytes > ~record.old_address) return "its old range is beyond the end of memory";
   if (moves && (is_kernel_half(Ip{record.old_address}) || is_kernel_half(Ip{record.old_address + (record.size_bytes - 1)})))
@@ -51,7 +54,8 @@ Result<AnnounceRecord> parse_announce_record(Bytes record) {
   if (raw.version != PTD_ANNOUNCE_VERSION)
     return Error{ErrorCode::unsupported_version,
                  "announcements in version " + std::to_string(raw.version) + " of the format; this program knows version " +
-                     std::to_string(PTD_ANNOUNCE_VERSION), 0};
+                     std::to_string(PTD_ANNOUNCE_VERSION),
+                 0};
   if (record.size() < sizeof raw) return contradicts("it is shorter than a record");
   std::memcpy(&raw, record.data(), sizeof raw);
   AnnounceRecord out;
@@ -185,7 +189,8 @@ bool AnnounceJoiner::join(std::map<uint64_t, Piece>::iterator& at, AnnounceHisto
   out.name = text_at(data, 0, head.name_bytes);
   out.file = text_at(data, head.name_bytes, head.file_bytes);
   out.lines.resize(head.line_bytes / sizeof(AnnounceLine));
-  if (!out.lines.empty()) std::memcpy(out.lines.data(), data.data() + head.name_bytes + head.file_bytes, out.lines.size() * sizeof(AnnounceLine));
+  if (!out.lines.empty())
+    std::memcpy(out.lines.data(), data.data() + head.name_bytes + head.file_bytes, out.lines.size() * sizeof(AnnounceLine));
   out.code.assign(data.end() - static_cast<std::ptrdiff_t>(head.code_bytes), data.end());
   history.announcements.push_back(std::move(out));
   return true;
@@ -198,13 +203,15 @@ void AnnounceJoiner::add_unheard(AnnounceHistory& history) const {
     if (before.kind != AnnounceKind::detach || after.kind != AnnounceKind::attach) continue;
     history.gaps.push_back({std::max(before.seq, after.seq), 0, {before.time, after.time}});  // a reader of the whole ring says 0
   }
-  std::stable_sort(history.gaps.begin(), history.gaps.end(), [](const AnnounceGap& a, const AnnounceGap& b) { return a.first_seq < b.first_seq; });
+  std::stable_sort(history.gaps.begin(), history.gaps.end(),
+                   [](const AnnounceGap& a, const AnnounceGap& b) { return a.first_seq < b.first_seq; });
 }
 
 AnnounceHistory AnnounceJoiner::finish() {
   AnnounceHistory history;
   std::stable_sort(readers_.begin(), readers_.end(), [](const Reader& a, const Reader& b) { return a.time < b.time; });
-  const auto attach = std::find_if(readers_.begin(), readers_.end(), [](const Reader& reader) { return reader.kind == AnnounceKind::attach; });
+  const auto attach =
+      std::find_if(readers_.begin(), readers_.end(), [](const Reader& reader) { return reader.kind == AnnounceKind::attach; });
   history.attached = attach != readers_.end();
   if (history.attached) history.attached_at = attach->time;
   // Without a reader's record, what came before the first number was for somebody else.

@@ -46,8 +46,8 @@ struct Announcement {
   uint32_t runtime = 0;
   Interval time;  ///< of its first and last record
   std::string name, file;
-  std::vector<AnnounceLine> lines;  ///< of `file`, as the process gave them
-  std::vector<std::byte> code;      ///< size_bytes, or none
+  std::vector<AnnounceLine> lines;   ///< of `file`, as the process gave them
+  std::vector<std::byte> code;       ///< size_bytes, or none
   uint64_t record_offset_bytes = 0;  ///< of its first record in the file
 };
 

@@ -97,8 +97,8 @@ IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAt
 
 bool correct_masks(IntelPtInfo& info) {
   bool wrong = false;
-  for (const auto& [given, usual] : {std::pair(&info.tsc_bit, kConfigTsc), std::pair(&info.mtc_bit, kConfigMtc), std::pair(&info.cyc_bit, kConfigCyc),
-                                     std::pair(&info.mtc_freq_bits, kConfigMtcPeriod)}) {
+  for (const auto& [given, usual] : {std::pair(&info.tsc_bit, kConfigTsc), std::pair(&info.mtc_bit, kConfigMtc),
+                                     std::pair(&info.cyc_bit, kConfigCyc), std::pair(&info.mtc_freq_bits, kConfigMtcPeriod)}) {
     wrong = wrong || (*given != 0 && *given != usual);
     if (*given != 0) *given = usual;
   }

@@ -59,10 +59,11 @@ struct IntelPtConfig {
 [[nodiscard]] IntelPtInfo parse_intel_pt_info(const AuxtraceInfoRecord& record);
 /// Reads the first attr of the PMU's type with the masks of `info`, or those of current kernels if the record has none.
 [[nodiscard]] IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAttr>& attrs);
-/// Replaces masks of the timing bits that are not those of the intel_pt PMU, which are the same on all kernels; 0 stays: a short record has none.
-/// Returns whether there was one.
+/// Replaces masks of the timing bits that are not those of the intel_pt PMU, which are the same on all kernels; 0 stays: a short record has
+/// none. Returns whether there was one.
 [[nodiscard]] bool correct_masks(IntelPtInfo& info);
 /// Replaces a PMU type that is not that of the Intel PT event, by PMU_MAPPINGS or the event's name. Returns whether it was wrong.
-[[nodiscard]] bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types, IntelPtInfo& info);
+[[nodiscard]] bool correct_pmu_type(const std::vector<EventAttr>& attrs, const std::map<std::string, uint32_t>& pmu_types,
+                                    IntelPtInfo& info);
 
 }  // namespace ptd::perfio

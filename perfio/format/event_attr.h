@@ -22,7 +22,7 @@ struct EventAttr {
   uint64_t branch_sample_type = 0, sample_regs_user = 0, sample_regs_intr = 0;
   uint32_t aux_sample_bytes = 0;  ///< of trace that a sample holds
   uint32_t aux_action = 0;        ///< kAuxStartPaused, kAuxPause, kAuxResume
-  std::string name;            ///< from EVENT_DESC / EVENT_UPDATE, may be empty
+  std::string name;               ///< from EVENT_DESC / EVENT_UPDATE, may be empty
   std::vector<uint64_t> ids;
   std::vector<std::byte> raw;  ///< the perf_event_attr as in the file
 

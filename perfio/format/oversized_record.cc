@@ -19,7 +19,8 @@ uint64_t text_bytes(Cursor body) {
 
 /// Of the records of perf whose size is known.
 uint64_t user_content_bytes(uint32_t type, Bytes record) {
-  constexpr uint64_t kShortConversion = 32, kConversion = 56;  // tools/lib/perf event.h, perf_record_time_conv: with and without cap_user_time_short
+  // Tools/lib/perf event.h, perf_record_time_conv: with and without cap_user_time_short.
+  constexpr uint64_t kShortConversion = 32, kConversion = 56;
   if (type == kRecordTimeConv) return record.size() < kConversion ? kShortConversion : kConversion;
   if (type != kRecordIdIndex) return 0;
   constexpr uint64_t kEntry = 32, kGuestEntry = 16;  // perf_record_id_index: the guests' part follows all entries, if there is one

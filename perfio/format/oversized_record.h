@@ -9,7 +9,8 @@
 
 namespace ptd::perfio {
 
-/// Returns the bytes of a record up to its trailer, header included, by its content; 0 if the content does not tell. Samples depend on their event.
+/// Returns the bytes of a record up to its trailer, header included, by its content; 0 if the content does not tell. Samples depend on
+/// their event.
 [[nodiscard]] uint64_t content_bytes(Bytes record);
 /// Returns whether the kernel writes records of this type too long if several events request them.
 [[nodiscard]] constexpr bool is_written_too_long(uint32_t type) {

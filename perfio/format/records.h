@@ -118,11 +118,11 @@ struct ThrottleRecord {
 };
 struct OtherSample {
   uint64_t ip = 0;
-  Bytes raw{};  ///< PERF_SAMPLE_RAW data: of a tracepoint, its payload
-  Bytes aux{};  ///< PERF_SAMPLE_AUX data: the last bytes of trace before the sample
+  Bytes raw{};             ///< PERF_SAMPLE_RAW data: of a tracepoint, its payload
+  Bytes aux{};             ///< PERF_SAMPLE_AUX data: the last bytes of trace before the sample
   bool transient = false;  ///< the record was compressed: the views end with the callback. Else they stay valid as long as the reader
-};  ///< a sample of some other event
-struct OtherRecord {};  ///< a type we do not use; counted by type
+};                         ///< a sample of some other event
+struct OtherRecord {};     ///< a type we do not use; counted by type
 
 using Payload = std::variant<OtherRecord, MmapRecord, CommRecord, TaskRecord, SwitchRecord, SchedSwitchSample, KsymbolRecord, BpfRecord,
                              TextPokeRecord, LostRecord, AuxRecord, ItraceStartRecord, AuxOutputHwIdRecord, AuxtraceInfoRecord,

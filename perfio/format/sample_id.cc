@@ -70,7 +70,8 @@ void parse_tail(const EventAttr& attr, Cursor& in, SampleFields& out) {
   constexpr uint64_t kWords = kSampleDataSource | kSampleTransaction;
   in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & kWords) + ((type & (kSampleWeight | kSampleWeightStruct)) != 0 ? 1 : 0)));
   if ((type & kSampleRegsIntr) != 0) skip_registers(attr.sample_regs_intr, in);
-  in.skip(8ULL * static_cast<uint64_t>(std::popcount(type & (kSamplePhysAddr | kSampleCgroup | kSampleDataPageSize | kSampleCodePageSize))));
+  in.skip(8ULL *
+          static_cast<uint64_t>(std::popcount(type & (kSamplePhysAddr | kSampleCgroup | kSampleDataPageSize | kSampleCodePageSize))));
   if ((type & kSampleAux) != 0) out.aux = in.take(in.u64());
 }
 

@@ -44,9 +44,9 @@ void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
 struct SampleFields {
   SampleId id;
   uint64_t ip = 0, addr = 0;
-  uint64_t period = 0;  ///< of the sample; else the fixed one of its event; 0: not known
-  Bytes raw;  ///< PERF_SAMPLE_RAW data
-  Bytes aux;  ///< PERF_SAMPLE_AUX data
+  uint64_t period = 0;         ///< of the sample; else the fixed one of its event; 0: not known
+  Bytes raw;                   ///< PERF_SAMPLE_RAW data
+  Bytes aux;                   ///< PERF_SAMPLE_AUX data
   uint64_t content_bytes = 0;  ///< of the whole body; 0 if some of it is not known
 };
 /// Returns false if the body is shorter than its sample_type requires.

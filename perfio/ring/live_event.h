@@ -15,8 +15,8 @@ namespace ptd::perfio {
 
 /// Whose event it is ([perf_event_open(2)] "pid", "cpu"): of one thread on any cpu or on one, or of all threads on one cpu.
 struct EventTarget {
-  int32_t tid = -1;  ///< -1: all
-  int32_t cpu = -1;  ///< -1: any; then a thread is named
+  int32_t tid = -1;   ///< -1: all
+  int32_t cpu = -1;   ///< -1: any; then a thread is named
   int group_fd = -1;  ///< the event that leads its group
 };
 
@@ -24,9 +24,9 @@ struct EventTarget {
 struct EventSpec {
   uint32_t type = 1;                                           ///< PERF_TYPE_SOFTWARE
   uint64_t config = 9, config1 = 0, config2 = 0, config3 = 0;  ///< PERF_COUNT_SW_DUMMY
-  uint64_t period = 1;            ///< of its samples
-  uint32_t aux_sample_bytes = 0;  ///< of the group leader's trace in each sample (PERF_SAMPLE_AUX); 0: none
-  uint32_t aux_action = 0;        ///< kAuxStartPaused of a trace; kAuxPause, kAuxResume of an event in its group
+  uint64_t period = 1;                                         ///< of its samples
+  uint32_t aux_sample_bytes = 0;                               ///< of the group leader's trace in each sample (PERF_SAMPLE_AUX); 0: none
+  uint32_t aux_action = 0;  ///< kAuxStartPaused of a trace; kAuxPause, kAuxResume of an event in its group
   bool exclude_user = false, exclude_kernel = false, exclude_hv = false;
   bool inherit = false;         ///< threads and processes that the target starts get it too
   bool disabled = false;        ///< until enable()
@@ -50,8 +50,8 @@ class LiveEvent {
   static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
                                               int* number = nullptr);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
-  /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs Linux 5.12 and CAP_PERFMON or
-  /// root. Errors: file_open.
+  /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs Linux 5.12 and
+  /// CAP_PERFMON or root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
   /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many); each wakes
   /// who polls. Other records end with their time. `id` is tracefs'. The same needs and errors.

@@ -67,14 +67,16 @@ struct Control {
   bool poll() {
     if (PyErr_CheckSignals() != 0) return false;
     if (progress.is_none() || total == 0) return true;
-    PyObject* result = PyObject_CallFunction(progress.ptr(), "KK", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+    PyObject* result =
+        PyObject_CallFunction(progress.ptr(), "KK", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
     Py_XDECREF(result);
     return result != nullptr;
   }
 };
 
-/// Runs `work` without the GIL. Where this thread has progress to report or signals to take, which the main thread does, the work runs on another
-/// thread. If a callback or a signal handler raises, the work is cancelled, waited for, and the exception stays set. Returns false in that case.
+/// Runs `work` without the GIL. Where this thread has progress to report or signals to take, which the main thread does, the work runs on
+/// another thread. If a callback or a signal handler raises, the work is cancelled, waited for, and the exception stays set. Returns false
+/// in that case.
 template <typename Work>
 bool run(Control& control, const Work& work) {
   if (!control.needs_polls()) {
@@ -115,7 +117,8 @@ bool run(Control& control, const Work& work) {
 
 /// The same as check(), without the GIL: `call` gets the control of the operation, too. `discard` frees the result if Python interrupts it.
 template <typename Call, typename Discard = void (*)()>
-void run_checked(const Call& call, const Discard& discard = [] {}) {
+void run_checked(
+    const Call& call, const Discard& discard = [] {}) {
   Control control{nb::none()};
   char* message = nullptr;
   ptd_code code = PTD_OK;

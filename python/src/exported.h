@@ -17,8 +17,8 @@ struct StreamFailure {
   std::string message;
 };
 
-/// What the stream of a capsule owns: the library's stream, read with signals and progress. Limitation: capsules take no part in garbage collection. If
-/// the progress callback refers to the owner of the capsule, both live until the stream is released.
+/// What the stream of a capsule owns: the library's stream, read with signals and progress. Limitation: capsules take no part in garbage
+/// collection. If the progress callback refers to the owner of the capsule, both live until the stream is released.
 struct Exported {
   std::unique_ptr<Control> control;
   ArrowArrayStream inner{};

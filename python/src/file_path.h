@@ -7,7 +7,8 @@
 
 namespace ptd_python {
 
-/// A path as the operating system takes it. In Python it is a str, whose surrogates stand for bytes that its encoding lacks (os.fsencode()).
+/// A path as the operating system takes it. In Python it is a str, whose surrogates stand for bytes that its encoding lacks
+/// (os.fsencode()).
 struct FilePath {
   std::string bytes;
   const char* c_str() const { return bytes.c_str(); }

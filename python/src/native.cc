@@ -17,9 +17,9 @@
 #include <thread>
 
 #include "control.h"
-#include "exported.h"
 #include "file_path.h"
 #include "ptdecode/ptdecode_plan.h"
+#include "stream.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,197 +27,6 @@ using namespace nb::literals;
 using namespace ptd_python;
 
 namespace {
-
-/// An Arrow stream that is read with signals and progress, row lists, or handed over as a capsule.
-class Stream {
- public:
-  Stream(nb::object progress) : control_(std::make_unique<Control>(std::move(progress))) {}
-  ~Stream() {
-    if (stream_.release != nullptr) {
-      const nb::gil_scoped_release unlocked;
-      stream_.release(&stream_);
-    }
-    if (schema_.release != nullptr) schema_.release(&schema_);
-  }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-
-  ArrowArrayStream* raw() { return &stream_; }
-  Control& control() { return *control_; }
-
-  /// [(name, format, nullable)]
-  nb::list columns() {
-    const ArrowSchema& all = schema();
-    nb::list out;
-    for (int64_t i = 0; i < all.n_children; ++i) {
-      const ArrowSchema& column = *all.children[i];
-      out.append(nb::make_tuple(column.name, column.dictionary != nullptr ? "dictionary" : column.format, (column.flags & ARROW_FLAG_NULLABLE) != 0));
-    }
-    return out;
-  }
-
-  /// The next batch as a list of columns, each a list of values; None: the end.
-  nb::object next_columns() {
-    const ArrowSchema& all = schema();
-    ArrowArray batch{};
-    int status = 0;
-    const bool good = run(*control_, [&] { status = stream_.get_next(&stream_, &batch); });
-    if (!good) {
-      if (batch.release != nullptr) batch.release(&batch);
-      throw nb::python_error();
-    }
-    if (status != 0) raise_stream(status);
-    if (batch.release == nullptr) return nb::none();
-    nb::list out;
-    for (int64_t i = 0; i < batch.n_children; ++i) out.append(values(*all.children[i], *batch.children[i]));
-    batch.release(&batch);
-    return std::move(out);
-  }
-
-  /// A capsule "arrow_array_stream". The stream belongs to the capsule afterwards. `on_empty` (a callable or None) is called at its end if it has no rows.
-  nb::object capsule(nb::object on_empty);
-
-  /// Raises what ended the stream of the capsule, if the library did.
-  void raise_failure() const {
-    if (failure_->code != PTD_OK) raise(failure_->code, strdup(failure_->message.c_str()));
-  }
-
- private:
-  [[noreturn]] void raise_stream(int status) {
-    const char* text = stream_.get_last_error(&stream_);
-    const ptd_code code = status == EBUSY ? PTD_ERROR_IN_USE : ptd_stream_code(&stream_);
-    char* message = strdup(text != nullptr ? text : std::strerror(status));
-    raise(code, message);
-  }
-  const ArrowSchema& schema() {
-    if (stream_.release == nullptr) throw nb::value_error("the rows of this table were handed over; open the table again");
-    if (schema_.release == nullptr) {
-      if (const int status = stream_.get_schema(&stream_, &schema_); status != 0) raise_stream(status);
-    }
-    return schema_;
-  }
-  static bool bit(const void* bits, int64_t i) { return (static_cast<const uint8_t*>(bits)[i / 8] >> (i % 8) & 1) != 0; }
-  static nb::list values(const ArrowSchema& schema, const ArrowArray& array) {
-    nb::list names;
-    if (array.dictionary != nullptr) names = values(*schema.dictionary, *array.dictionary);
-    const char form = schema.format[0];
-    const void* valid = array.null_count != 0 ? array.buffers[0] : nullptr;
-    const void* data = array.buffers[form == 'u' || form == 'z' ? 2 : 1];
-    const auto* offsets = static_cast<const int32_t*>(array.buffers[1]);
-    nb::list out;
-    for (int64_t i = 0; i < array.length; ++i) {
-      if (valid != nullptr && !bit(valid, i)) {
-        out.append(nb::none());
-        continue;
-      }
-      switch (form) {
-        case 'b':
-          out.append(nb::bool_(bit(data, i)));
-          break;
-        case 'i':
-          if (array.dictionary != nullptr) {
-            out.append(names[static_cast<size_t>(static_cast<const int32_t*>(data)[i])]);
-          } else {
-            out.append(nb::int_(static_cast<const int32_t*>(data)[i]));
-          }
-          break;
-        case 'I':
-          out.append(nb::int_(static_cast<const uint32_t*>(data)[i]));
-          break;
-        case 'l':
-          out.append(nb::int_(static_cast<const int64_t*>(data)[i]));
-          break;
-        case 'L':
-          out.append(nb::int_(static_cast<const uint64_t*>(data)[i]));
-          break;
-        case 'u':
-          out.append(nb::str(static_cast<const char*>(data) + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])));
-          break;
-        default:
-          out.append(nb::bytes(static_cast<const char*>(data) + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])));
-      }
-    }
-    return out;
-  }
-
-  std::unique_ptr<Control> control_;
-  ArrowArrayStream stream_{};
-  ArrowSchema schema_{};
-  std::shared_ptr<StreamFailure> failure_ = std::make_shared<StreamFailure>();  // of the stream that was handed over
-};
-
-/// The garbage collector follows the progress callback of a stream, because it may refer to an object that owns the stream.
-int traverse_stream(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Stream>(self)->control().progress.ptr());
-  return 0;
-}
-int clear_stream(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<Stream>(self)->control().forget_progress();
-  return 0;
-}
-PyType_Slot stream_slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse_stream)}, {Py_tp_clear, reinterpret_cast<void*>(clear_stream)}, {0, nullptr}};
-
-int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
-  auto* data = static_cast<Exported*>(stream->private_data);
-  if (!data->control->needs_polls()) return finish_batch(*data, data->next(out), *out);
-  const nb::gil_scoped_acquire locked;
-  int status = 0;
-  const bool good = run(*data->control, [&] { status = data->next(out); });
-  if (good) return finish_batch(*data, status, *out);
-  // The consumer reports its own error; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
-  const nb::python_error raised;
-  data->error = "interrupted";
-  if (on_main_thread() && raised.matches(PyExc_KeyboardInterrupt)) {
-    PyErr_SetInterrupt();
-  } else {
-    if (const std::string text = shown(raised); !text.empty()) data->error = "the progress callback raised " + text;
-  }
-  if (status == 0 && out->release != nullptr) out->release(out);
-  *out = ArrowArray{};
-  return ECANCELED;
-}
-
-nb::object Stream::capsule(nb::object on_empty) {
-  (void)schema();
-  auto data = std::make_unique<Exported>();
-  data->control = std::move(control_);
-  control_ = std::make_unique<Control>(nb::none());
-  data->inner = stream_;
-  data->on_empty = std::move(on_empty);
-  data->failure = failure_;
-  stream_.release = nullptr;
-  auto stream = std::make_unique<ArrowArrayStream>();
-  stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
-    auto* exported = static_cast<Exported*>(self->private_data);
-    return exported->inner.get_schema(&exported->inner, out);
-  };
-  stream->get_next = exported_next;
-  stream->get_last_error = [](ArrowArrayStream* self) -> const char* {
-    auto* exported = static_cast<Exported*>(self->private_data);
-    return exported->error.empty() ? exported->inner.get_last_error(&exported->inner) : exported->error.c_str();
-  };
-  stream->release = [](ArrowArrayStream* self) {
-    auto* exported = static_cast<Exported*>(self->private_data);
-    exported->inner.release(&exported->inner);
-    const nb::gil_scoped_acquire locked;  // the control refers to a Python object
-    delete exported;
-    self->release = nullptr;
-  };
-  stream->private_data = data.release();
-  PyObject* capsule = PyCapsule_New(stream.get(), "arrow_array_stream", [](PyObject* self) {
-    auto* owned = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(self, "arrow_array_stream"));
-    if (owned->release != nullptr) owned->release(owned);
-    delete owned;
-  });
-  if (capsule == nullptr) {
-    stream->release(stream.get());
-    throw nb::python_error();
-  }
-  stream.release();
-  return nb::steal(capsule);
-}
 
 /// Strings as a list that ends with NULL; null itself if the argument is None.
 class StringList {
@@ -299,7 +108,8 @@ class Recording {
   }
   void unit_steps(uint32_t unit, const FilePath& output) const {
     ptd_recording* const recording = handle();
-    run_checked([&](const ptd_control& control, char** message) { return ptd_unit_steps(recording, unit, output.c_str(), &control, message); });
+    run_checked(
+        [&](const ptd_control& control, char** message) { return ptd_unit_steps(recording, unit, output.c_str(), &control, message); });
   }
 
   struct TableArguments {
@@ -335,7 +145,8 @@ class Recording {
   }
 
   /// Several tables of a unit, from one decode, which writes its steps to `steps` too, if it is given.
-  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables, const std::optional<FilePath>& steps) const {
+  nb::list unit_tables(uint32_t unit, const std::vector<std::pair<std::string, Strings>>& tables,
+                       const std::optional<FilePath>& steps) const {
     std::vector<std::unique_ptr<Stream>> streams;
     std::vector<StringList> columns;
     std::vector<ptd_table_options> options(tables.size(), ptd_table_options PTD_TABLE_OPTIONS_INIT);
@@ -452,7 +263,9 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   void add_attr(nb::bytes attr, const std::vector<uint64_t>& ids, const std::string& name) {
-    check([&](char** message) { return ptd_builder_add_attr(handle_, attr.data(), attr.size(), ids.data(), ids.size(), name.c_str(), message); });
+    check([&](char** message) {
+      return ptd_builder_add_attr(handle_, attr.data(), attr.size(), ids.data(), ids.size(), name.c_str(), message);
+    });
   }
   void add_records(uint32_t ring, nb::bytes bytes) {
     check([&](char** message) { return ptd_builder_add_records(handle_, ring, bytes.data(), bytes.size(), message); });
@@ -461,7 +274,9 @@ class Builder {
     check([&](char** message) { return ptd_builder_add_aux(handle_, cpu, tid, offset_bytes, bytes.data(), bytes.size(), message); });
   }
   void add_code(uint64_t address, nb::bytes bytes, int32_t pid, int64_t from_ns, const std::string& name) {
-    check([&](char** message) { return ptd_builder_add_code(handle_, pid, address, bytes.data(), bytes.size(), from_ns, name.c_str(), message); });
+    check([&](char** message) {
+      return ptd_builder_add_code(handle_, pid, address, bytes.data(), bytes.size(), from_ns, name.c_str(), message);
+    });
   }
   void set_feature(uint32_t feature, nb::bytes bytes) {
     check([&](char** message) { return ptd_builder_set_feature(handle_, feature, bytes.data(), bytes.size(), message); });
@@ -534,15 +349,22 @@ NB_MODULE(_native, module) {
       .def_rw("last_ns", &Arguments::last_ns)
       .def_rw("batch_rows", &Arguments::batch_rows)
       .def_rw("threads", &Arguments::threads);
-  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots)).def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule, nb::arg().none()).def("raise_failure", &Stream::raise_failure);
+  nb::class_<Stream>(module, "Stream", nb::type_slots(stream_slots))
+      .def("columns", &Stream::columns)
+      .def("next_columns", &Stream::next_columns)
+      .def("capsule", &Stream::capsule, nb::arg().none())
+      .def("raise_failure", &Stream::raise_failure);
   nb::class_<Recording>(module, "Recording")
       .def("close", &Recording::close)
       .def("streams", &Recording::streams)
       .def("warnings", &Recording::warnings)
       .def("info_json", &Recording::info_json)
-      .def("table", [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
-        return self.table(name, arguments, std::move(progress)).release();
-      }, nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
+      .def(
+          "table",
+          [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
+            return self.table(name, arguments, std::move(progress)).release();
+          },
+          nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
       .def("plan_json", &Recording::plan_json)
       .def("unit_steps", &Recording::unit_steps, "unit"_a, "output"_a)
       .def("unit_tables", &Recording::unit_tables, "unit"_a, "tables"_a, "steps"_a.none())
@@ -550,28 +372,41 @@ NB_MODULE(_native, module) {
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)
       .def("symbol_at", &Recording::symbol_at);
-  module.def("open", [](const FilePath& path, const OpenArguments& arguments, nb::object progress) {
-    return open_with(arguments, std::move(progress), [&path](const ptd_open_options& options, ptd_recording** out, char** message) {
-             return ptd_open(path.c_str(), &options, out, message);
-           }).release();
-  }, nb::rv_policy::take_ownership, "path"_a, "arguments"_a, "progress"_a.none());
-  module.def("plan_write", [](const FilePath& path, const FilePath& output, const OpenArguments& arguments, uint64_t unit_bytes, uint32_t units,
-                              nb::object progress) {
-    const auto write = [&](const ptd_open_options& open, ptd_recording**, char** message) {
-      ptd_plan_options options = PTD_INIT(ptd_plan_options);
-      options.unit_bytes = unit_bytes;
-      options.units = units;
-      options.open = &open;
-      return ptd_plan_write(path.c_str(), output.c_str(), &options, message);
-    };
-    (void)open_with(arguments, std::move(progress), write);
-  }, "path"_a, "output"_a, "arguments"_a, "unit_bytes"_a, "units"_a, "progress"_a.none());
-  module.def("plan_open", [](const FilePath& path, const Paths& traces, bool without_trace) {
-    const StringList list(traces);
-    ptd_recording* handle = nullptr;
-    check([&](char** message) { return ptd_plan_open(path.c_str(), list.get(), without_trace ? PTD_PLAN_WITHOUT_TRACE : 0, &handle, message); });
-    return std::make_unique<Recording>(handle).release();
-  }, nb::rv_policy::take_ownership, "path"_a, "traces"_a.none(), "without_trace"_a);
+  module.def(
+      "open",
+      [](const FilePath& path, const OpenArguments& arguments, nb::object progress) {
+        return open_with(arguments, std::move(progress),
+                         [&path](const ptd_open_options& options, ptd_recording** out, char** message) {
+                           return ptd_open(path.c_str(), &options, out, message);
+                         })
+            .release();
+      },
+      nb::rv_policy::take_ownership, "path"_a, "arguments"_a, "progress"_a.none());
+  module.def(
+      "plan_write",
+      [](const FilePath& path, const FilePath& output, const OpenArguments& arguments, uint64_t unit_bytes, uint32_t units,
+         nb::object progress) {
+        const auto write = [&](const ptd_open_options& open, ptd_recording**, char** message) {
+          ptd_plan_options options = PTD_INIT(ptd_plan_options);
+          options.unit_bytes = unit_bytes;
+          options.units = units;
+          options.open = &open;
+          return ptd_plan_write(path.c_str(), output.c_str(), &options, message);
+        };
+        (void)open_with(arguments, std::move(progress), write);
+      },
+      "path"_a, "output"_a, "arguments"_a, "unit_bytes"_a, "units"_a, "progress"_a.none());
+  module.def(
+      "plan_open",
+      [](const FilePath& path, const Paths& traces, bool without_trace) {
+        const StringList list(traces);
+        ptd_recording* handle = nullptr;
+        check([&](char** message) {
+          return ptd_plan_open(path.c_str(), list.get(), without_trace ? PTD_PLAN_WITHOUT_TRACE : 0, &handle, message);
+        });
+        return std::make_unique<Recording>(handle).release();
+      },
+      nb::rv_policy::take_ownership, "path"_a, "traces"_a.none(), "without_trace"_a);
   nb::class_<Builder>(module, "Builder")
       .def(nb::init<>())
       .def("add_attr", &Builder::add_attr)
@@ -581,7 +416,10 @@ NB_MODULE(_native, module) {
       .def("set_feature", &Builder::set_feature)
       .def("set_pt", &Builder::set_pt, "pmu_type"_a, "time_shift"_a, "time_mult"_a, "time_zero"_a, "tsc_ctc_ratio_n"_a, "tsc_ctc_ratio_d"_a,
            "max_nonturbo_ratio"_a, "cpuid"_a.none())
-      .def("open", [](Builder& self, const OpenArguments& arguments, nb::object progress) {
-        return self.open(arguments, std::move(progress)).release();
-      }, nb::rv_policy::take_ownership, "arguments"_a, "progress"_a.none());
+      .def(
+          "open",
+          [](Builder& self, const OpenArguments& arguments, nb::object progress) {
+            return self.open(arguments, std::move(progress)).release();
+          },
+          nb::rv_policy::take_ownership, "arguments"_a, "progress"_a.none());
 }

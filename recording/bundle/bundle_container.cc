@@ -62,10 +62,12 @@ ChunkHeader decode(Bytes bytes) {
 }
 
 bool is_known(std::string_view type) {
-  constexpr std::array kKnown = {chunk::kInfo,  chunk::kConfig, chunk::kStreams, chunk::kAux,    chunk::kContexts,   chunk::kNotes,
-                                 chunk::kImage, chunk::kCode,   chunk::kLines,   chunk::kSymbols, chunk::kPokes,     chunk::kSpans,
-                                 chunk::kArm,   chunk::kGuests, chunk::kEvents, chunk::kEventNames, chunk::kOrigin, chunk::kWindows, chunk::kSymbolPlaces, chunk::kAliases, chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,
-                                 chunk::kSites, chunk::kGivenComms, chunk::kLeaves, chunk::kPlan,  chunk::kIndex,  chunk::kEnd};
+  constexpr std::array kKnown = {chunk::kInfo,        chunk::kConfig,     chunk::kStreams, chunk::kAux,          chunk::kContexts,
+                                 chunk::kNotes,       chunk::kImage,      chunk::kCode,    chunk::kLines,        chunk::kSymbols,
+                                 chunk::kPokes,       chunk::kSpans,      chunk::kArm,     chunk::kGuests,       chunk::kEvents,
+                                 chunk::kEventNames,  chunk::kOrigin,     chunk::kWindows, chunk::kSymbolPlaces, chunk::kAliases,
+                                 chunk::kRangePlaces, chunk::kRangeLines, chunk::kFrames,  chunk::kSites,        chunk::kGivenComms,
+                                 chunk::kLeaves,      chunk::kPlan,       chunk::kIndex,   chunk::kEnd};
   return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
 }
 
@@ -82,7 +84,8 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
   if (header.raw_bytes > most) {
     return Error{ErrorCode::contradictory_record,
                  "with it, the content of the bundle is above the limit of " + std::to_string(kFreeContentBytes >> 20) + " MiB and " +
-                     std::to_string(kContentGrowth) + " bytes for each byte of the file", 0};
+                     std::to_string(kContentGrowth) + " bytes for each byte of the file",
+                 0};
   }
   return perfio::zstd_decompress(stored, header.raw_bytes);
 }
@@ -135,10 +138,13 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   ChunkHeader header;
   header.type = type;
   header.raw_bytes = content.size();
-  const std::vector<std::byte> small = perfio::zstd_compress(content, fast_ ? kFastestLevel : content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
-  const uint64_t plain = std::min<uint64_t>(content.size(), kContentGrowth * small.size()), beyond = type == chunk::kAux ? 0 : content.size() - plain;
-  const bool compressed =
-      !small.empty() && small.size() < content.size() && content.size() <= perfio::zstd_expansion_limit(small.size()) && beyond <= free_bytes_;
+  const std::vector<std::byte> small = perfio::zstd_compress(content, fast_                           ? kFastestLevel
+                                                                      : content.size() <= kSmallBytes ? kBestLevel
+                                                                                                      : kFastLevel);
+  const uint64_t plain = std::min<uint64_t>(content.size(), kContentGrowth * small.size()),
+                 beyond = type == chunk::kAux ? 0 : content.size() - plain;
+  const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= perfio::zstd_expansion_limit(small.size()) &&
+                          beyond <= free_bytes_;
   if (compressed) free_bytes_ -= beyond;
   const Bytes stored = compressed ? Bytes(small) : content;
   header.method = compressed ? kZstd : kStored;

@@ -22,8 +22,10 @@ inline constexpr uint32_t kBundleVersion = 2;
 namespace chunk {
 inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
                                   kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
-                                  kArm = "ARMS", kGuests = "GUES", kEvents = "evnt", kEventNames = "enam", kOrigin = "orig", kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals",
-                                  kRangePlaces = "rplc", kRangeLines = "glin", kFrames = "fram", kSites = "land", kGivenComms = "gcom", kLeaves = "leav", kPlan = "PLAN", kIndex = "INDX", kEnd = "END ";
+                                  kArm = "ARMS", kGuests = "GUES", kEvents = "evnt", kEventNames = "enam", kOrigin = "orig",
+                                  kWindows = "wndw", kSymbolPlaces = "splc", kAliases = "sals", kRangePlaces = "rplc", kRangeLines = "glin",
+                                  kFrames = "fram", kSites = "land", kGivenComms = "gcom", kLeaves = "leav", kPlan = "PLAN",
+                                  kIndex = "INDX", kEnd = "END ";
 }  // namespace chunk
 
 /// The content of all compressed chunks but AUX is at most so many bytes, and kContentGrowth more for each byte of the file.
@@ -71,7 +73,8 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path);
 /// Opens the bundle or plan in `file` without its trace files, and discards it. Errors: those of opening it, without its name.
 [[nodiscard]] Status check_bundle(Bytes file);
 
-/// Returns a hash of the type, encoding, sizes and checksum of every chunk of a bundle that read_bundle_chunks() accepts: equal content, equal hash.
+/// Returns a hash of the type, encoding, sizes and checksum of every chunk of a bundle that read_bundle_chunks() accepts: equal content,
+/// equal hash.
 [[nodiscard]] uint64_t hash_of_bundle(Bytes file);
 
 }  // namespace ptd

@@ -106,7 +106,8 @@ Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t fil
   OtherEvents events;
   const auto found = chunks.find(chunk::kEvents);
   if (found != chunks.end() && !read_bundled_events(ByteReader(found->second, &budget), times, most, events)) {
-    return Error{ErrorCode::bad_format, path + ": its samples of other events" + (budget.exceeded() ? ": " + ListBudget::message() : " are damaged"), 0};
+    return Error{ErrorCode::bad_format,
+                 path + ": its samples of other events" + (budget.exceeded() ? ": " + ListBudget::message() : " are damaged"), 0};
   }
   return events;
 }
@@ -115,7 +116,8 @@ Status write_origin(const RecordingData& data, BundleFileWriter& file) {
   const Origin& origin = data.origin;
   if (!origin.clock.empty()) {
     ByteWriter out;
-    for (const std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock}) out.text(*text);
+    for (const std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock})
+      out.text(*text);
     out.number(origin.command.size());
     for (const std::string& word : origin.command) out.text(word);
     out.number(origin.cpus_online);
@@ -132,7 +134,8 @@ Status write_origin(const RecordingData& data, BundleFileWriter& file) {
 }
 
 bool read_origin(ByteReader in, Origin& origin) {
-  for (std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock}) *text = in.text();
+  for (std::string* text : {&origin.hostname, &origin.kernel, &origin.cpu, &origin.cpuid, &origin.perf_version, &origin.clock})
+    *text = in.text();
   for (uint64_t left = in.count(sizeof(std::string)); left > 0 && in.ok(); --left) origin.command.push_back(in.text());
   origin.cpus_online = static_cast<uint32_t>(in.number_to(UINT32_MAX));
   const bool has_wall = in.flag();

@@ -20,11 +20,11 @@ void write_other_events(const OtherEvents& events, ByteWriter& out);
 [[nodiscard]] Result<OtherEvents> read_bundled_events(const BundleChunks& chunks, uint64_t file_bytes, const std::string& path,
                                                       const std::vector<Interval>& times, size_t most);
 
-/// Writes the recording's origin and the names of its events, each if there is something to write. Errors: those of BundleFileWriter::add().
+/// Writes the recording's origin and the names of its events, each if there is something to write. Errors: those of
+/// BundleFileWriter::add().
 [[nodiscard]] Status write_origin(const RecordingData& data, BundleFileWriter& file);
 /// Reads them. Returns false if they are damaged.
 [[nodiscard]] bool read_origin(ByteReader in, Origin& origin);
 [[nodiscard]] bool read_event_names(ByteReader in, EventNames& names);
 
 }  // namespace ptd
-

@@ -13,7 +13,19 @@
 namespace ptd {
 namespace {
 
-enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kSpaceLostWindow, kAddGuestSpace, kTags };
+enum Tag : uint8_t {
+  kAddSpace,
+  kForkSpace,
+  kSection,
+  kRemove,
+  kEdit,
+  kCopy,
+  kLostWindow,
+  kFinding,
+  kSpaceLostWindow,
+  kAddGuestSpace,
+  kTags
+};
 
 // The numbers of enumerators in the file: places in these lists, to which new ones are appended.
 constexpr std::array kOrigins = {EditOrigin::text_poke,  EditOrigin::bpf,    EditOrigin::jitdump,
@@ -178,7 +190,9 @@ class OpReader {
     note(image_.builder.add_space(machine));
     return true;
   }
-  [[nodiscard]] static uint32_t index_of(SpaceId space) { return machine_of(space) == 0 ? space.value : space.value & ((1U << kGuestSpaceBits) - 1); }
+  [[nodiscard]] static uint32_t index_of(SpaceId space) {
+    return machine_of(space) == 0 ? space.value : space.value & ((1U << kGuestSpaceBits) - 1);
+  }
   void note(SpaceId made) {
     if (is_kernel_space(made)) return;
     machines_.resize(std::max<size_t>(machines_.size(), size_t{index_of(made)} + 1), kKernel);
@@ -305,7 +319,8 @@ void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& 
   for (const ImageOp& op : log.ops) std::visit(writer, op);
 }
 
-Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
+Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image,
+                  std::vector<PokeStamp>& pokes) {
   OpReader reader(in, code, options, image);
   std::vector<PokeStamp> kept;
   constexpr uint64_t kEntries = 1024;  // between two checks
@@ -346,7 +361,8 @@ void write_symbols(const SymbolPick& pick, ByteWriter& out) {
 
 namespace {
 
-// Writes the texts that `texts_of` returns for each symbol, with the indexes of its file and of the symbol. Returns false if there are none.
+// Writes the texts that `texts_of` returns for each symbol, with the indexes of its file and of the symbol. Returns false if there are
+// none.
 template <class TextsOf>
 bool write_texts(const SymbolPick& pick, ByteWriter& out, const TextsOf& texts_of) {
   uint64_t count = 0;

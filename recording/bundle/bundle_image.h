@@ -12,7 +12,8 @@ namespace ptd {
 void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out);
 /// Adds everything to `image`, except the text pokes that the options drop, which are also removed from `pokes`.
 /// Errors: file_format.
-Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
+Status read_image(ByteReader in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image,
+                  std::vector<PokeStamp>& pokes);
 
 void write_finding(const Finding& finding, ByteWriter& out);
 /// in.ok() is false if it does not fit.

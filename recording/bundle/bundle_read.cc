@@ -56,7 +56,9 @@ class Loader {
   }
   [[nodiscard]] ByteReader reader_of(std::string_view type) { return ByteReader(chunk_of(type), &budget_); }
   [[nodiscard]] Error damaged(std::string_view type, const Error& why = {ErrorCode::bad_format, {}, 0}) const {
-    if (budget_.exceeded()) return Error{ErrorCode::bad_format, options_.path + ": part '" + std::string(type) + "' of the bundle: " + ListBudget::message(), why.offset_bytes};
+    if (budget_.exceeded())
+      return Error{ErrorCode::bad_format, options_.path + ": part '" + std::string(type) + "' of the bundle: " + ListBudget::message(),
+                   why.offset_bytes};
     const std::string reason = why.message.empty() ? "its content is inconsistent" : why.message;
     return Error{why.code, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
   }
@@ -86,12 +88,12 @@ class Loader {
   std::vector<std::string> warnings_;
   std::vector<MissingImage> missing_;
   std::vector<std::vector<pt::SyncPoint>> spans_;
-  std::shared_ptr<PlanData> plan_;   // null: a bundle with its trace
+  std::shared_ptr<PlanData> plan_;  // null: a bundle with its trace
   struct PlannedFile {
     Bytes bytes;
     uint64_t* left_bytes;  // that no piece has: pieces that share bytes would make a long trace of a small file
   };
-  std::vector<PlannedFile> trace_files_;                               // of the plan
+  std::vector<PlannedFile> trace_files_;                          // of the plan
   std::map<std::pair<uint64_t, uint64_t>, uint64_t> left_bytes_;  // of each file, by its identity
 };
 
@@ -215,11 +217,14 @@ Status Loader::open_trace() {
     const bool given = i < options_.trace_files.size() && !options_.trace_files[i].empty();
     const std::string& path = given ? options_.trace_files[i] : wanted.path;
     auto file = given ? MappedFile::open(path) : open_planned(path);
-    if (!file.ok()) return Error{file.error().code, options_.path + ": the trace file of the plan: " + file.error().message + (given ? "" : "; name it with --trace"), 0};
+    if (!file.ok())
+      return Error{file.error().code,
+                   options_.path + ": the trace file of the plan: " + file.error().message + (given ? "" : "; name it with --trace"), 0};
     if ((*file)->bytes().size() != wanted.size_bytes)
       return Error{(*file)->bytes().size() < wanted.size_bytes ? ErrorCode::truncated : ErrorCode::wrong_recording,
                    path + ": the trace file has " + std::to_string((*file)->bytes().size()) + " bytes, and had " +
-                       std::to_string(wanted.size_bytes) + " when it was planned", 0};
+                       std::to_string(wanted.size_bytes) + " when it was planned",
+                   0};
     data_.owners.push_back(*file);
     data_.pages.add_mapping((*file)->bytes());
     add_trace_file((*file)->bytes(), (*file)->identity());
@@ -319,7 +324,8 @@ bool Loader::read_notes(ByteReader in) {
     missing.reason = in.text();
   }
   LostRecords& lost = data_.lost;
-  for (uint64_t* value : {&lost.lost_records, &lost.records, &lost.aux_truncated, &lost.aux_partial, &lost.aux_collision}) *value = in.number();
+  for (uint64_t* value : {&lost.lost_records, &lost.records, &lost.aux_truncated, &lost.aux_partial, &lost.aux_collision})
+    *value = in.number();
   return in.done();
 }
 
@@ -373,8 +379,8 @@ uint64_t Loader::plan_id() const {
   const uint64_t id = hash_of_bundle(file_);
   const OpenRequest usual;
   ByteWriter given;
-  for (const auto& [value, default_value] : {std::pair(options_.use_time, usual.use_time), std::pair(options_.freeze, usual.freeze),
-                                             std::pair(options_.anchors, usual.anchors)})
+  for (const auto& [value, default_value] :
+       {std::pair(options_.use_time, usual.use_time), std::pair(options_.freeze, usual.freeze), std::pair(options_.anchors, usual.anchors)})
     given.flag(value != default_value);
   for (const uint64_t value : {options_.slack_ns, uint64_t{options_.drop_nth_poke}, uint64_t{options_.drop_poke_seed}}) given.number(value);
   const bool is_usual = std::ranges::all_of(given.bytes(), [](std::byte byte) { return byte == std::byte{0}; });
@@ -437,8 +443,9 @@ Status Loader::load() {
     if (Status status = check_units(data_); !status.ok()) return status;
   }
   data_.warnings = std::move(warnings_);
-  for (const auto& [name, given] : {std::pair("--kcore-after", !options_.kcore_after.empty()), std::pair("--map", !options_.assumed.empty()),
-                                   std::pair("--symfs PID=ROOT", !options_.process_symfs.empty())}) {
+  for (const auto& [name, given] :
+       {std::pair("--kcore-after", !options_.kcore_after.empty()), std::pair("--map", !options_.assumed.empty()),
+        std::pair("--symfs PID=ROOT", !options_.process_symfs.empty())}) {
     if (given) data_.warnings.push_back(std::string("a bundle is complete: ") + name + " has no effect");
   }
   if (perf && !has_arm) find_kernel_places(data_);

@@ -1,11 +1,11 @@
 // FlowScan: decodes to log the code that decoding reads.
 #include "recording/bundle/bundle_scan.h"
-#include "decoder/insn/executed_insn.h"
-#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <unordered_set>
 
+#include "decoder/insn/executed_insn.h"
+#include "ptdecode/guest.h"
 #include "ptdecode/insn.h"
 
 namespace ptd {

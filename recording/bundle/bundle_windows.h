@@ -1,5 +1,5 @@
-// Encodes the AUX samples of streams, which say which part of the trace is of which sample, which names threads did not give themselves, and when traced
-// threads left their cpu. Private to recording.
+// Encodes the AUX samples of streams, which say which part of the trace is of which sample, which names threads did not give themselves,
+// and when traced threads left their cpu. Private to recording.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace ptd {
 
-/// Appends the samples of all streams that `is_kept` chooses, in order of the streams. Stream offsets stay those of the recording, also in a
-/// bundle of a part of it.
+/// Appends the samples of all streams that `is_kept` chooses, in order of the streams. Stream offsets stay those of the recording, also in
+/// a bundle of a part of it.
 void write_windows(const RecordingData& data, const std::function<bool(size_t stream, const AuxSample&)>& is_kept, ByteWriter& out);
 /// Reads them into the streams, which were read before. Returns false if they are damaged.
 [[nodiscard]] bool read_windows(ByteReader in, RecordingData& data);

@@ -50,7 +50,8 @@ class ListBudget {
   }
   [[nodiscard]] bool exceeded() const { return exceeded_; }
   [[nodiscard]] static std::string message() {
-    return "its lists need more memory than the limit of " + std::to_string(kFreeBytes >> 20) + " MiB and " + std::to_string(kPerFileByte) + " bytes for each byte of the file";
+    return "its lists need more memory than the limit of " + std::to_string(kFreeBytes >> 20) + " MiB and " + std::to_string(kPerFileByte) +
+           " bytes for each byte of the file";
   }
 
  private:
@@ -89,7 +90,8 @@ class ByteReader {
     return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : static_cast<int32_t>(fail());
   }
   bool flag() { return number_to(1) != 0; }
-  /// Reads the number of following items, each of at least one byte, so it is bounded by the remaining bytes. `item_bytes`: of memory, about.
+  /// Reads the number of following items, each of at least one byte, so it is bounded by the remaining bytes. `item_bytes`: of memory,
+  /// about.
   uint64_t count(uint64_t item_bytes = 1) {
     const uint64_t items = number_to(bytes_.size() - at_);
     return budget_ == nullptr || budget_->take(items, item_bytes) ? items : fail();

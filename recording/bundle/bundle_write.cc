@@ -9,7 +9,6 @@
 #include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/guest.h"
-#include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_events.h"
@@ -19,6 +18,7 @@
 #include "recording/bundle/kept_lines.h"
 #include "recording/bundle/plan.h"
 #include "recording/bundle/plan_wire.h"
+#include "recording/bundle/requested_bundle.h"
 #include "recording/data/recording_data.h"
 
 namespace ptd {
@@ -70,7 +70,7 @@ class Writer {
   const ImageLog& log_;
   BundleReport& report_;
   const PlanData* plan_ = nullptr;  // null: a bundle
-  Interval time_, part_;  // what was asked for; the recording may itself be a part
+  Interval time_, part_;            // what was asked for; the recording may itself be a part
   std::vector<SegmentSpan> spans_;
   std::vector<StreamCut> cuts_;
   ScanResult scan_;
@@ -109,7 +109,8 @@ bool Writer::has_trace() const {
   return false;
 }
 
-// Everything that was fetched, and everything that edits touch: the builder reads it. A flow of an unknown space fetches, too, but has no code.
+// Everything that was fetched, and everything that edits touch: the builder reads it. A flow of an unknown space fetches, too, but has no
+// code.
 void Writer::collect_lines() {
   for (const auto& [space, lines] : log_.fetches->lines()) {
     for (const uint64_t line : lines) lines_[space].insert(line);
@@ -323,7 +324,8 @@ Status Writer::write_notes(BundleFileWriter& file) const {
     out.text(missing.reason);
   }
   const LostRecords& lost = data_.lost;
-  for (const uint64_t value : {lost.lost_records, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision}) out.number(value);
+  for (const uint64_t value : {lost.lost_records, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision})
+    out.number(value);
   return file.add(chunk::kNotes, out.bytes());
 }
 
@@ -485,23 +487,18 @@ Status write_events(const std::string& path, Interval time, BundleFileWriter& fi
   return file.add(chunk::kEvents, out.bytes());
 }
 
-// The recording is still needed when its bundle is written. (A folder cannot be replaced by a file.)
-bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code error;
-  return std::filesystem::equivalent(a, b, error);
-}
-
-// Returns whether `output` is a file of the recording, under any name: the recording is a file, or a folder of files. A bundle is none of a
-// folder's.
+// Returns whether `output` is a file of the recording, under any name: it is still needed when its bundle is written. The recording is a
+// file, or a folder of files, of which a bundle is none.
 bool is_of_recording(const std::string& recording, const std::string& output) {
   namespace fs = std::filesystem;
   constexpr size_t kMaxFiles = 1U << 16;
   std::error_code error;
-  if (is_same_file(recording, output)) return true;
+  if (fs::equivalent(recording, output, error)) return true;
   if (!fs::is_directory(recording, error) || !fs::exists(output, error) || file_kind(output) == FileKind::bundle) return false;
   fs::recursive_directory_iterator at(recording, fs::directory_options::skip_permission_denied, error);
   for (size_t files = 0; !error && at != fs::recursive_directory_iterator() && files < kMaxFiles; at.increment(error), ++files) {
-    if (is_same_file(at->path().string(), output)) return true;
+    std::error_code gone;
+    if (fs::equivalent(at->path(), output, gone)) return true;
   }
   return false;
 }
@@ -518,7 +515,8 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   const ReadFilesScope noted;
   const std::string& input = bundle.raw != nullptr ? trace_path(*bundle.raw) : options.path;
   if (!bundle.dry_run && is_of_recording(input, bundle.output_path))
-    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself, or part of it: name another file for the bundle", 0};
+    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself, or part of it: name another file for the bundle",
+                 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
@@ -527,11 +525,13 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
-  if (Status status = bundle.dry_run ? Status() : check_output(bundle.output_path, {0600, FileKind::bundle}); !status) return status.error();
+  if (Status status = bundle.dry_run ? Status() : check_output(bundle.output_path, {0600, FileKind::bundle}); !status)
+    return status.error();
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);
-  if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorCode::bad_time_window, "the recording has no trace at that time", 0};
+  if (bundle.time != Interval{} && !writer.has_trace())
+    return Error{ErrorCode::bad_time_window, "the recording has no trace at that time", 0};
   if (Status status = writer.scan(**recording); !status.ok()) return status.error();
   for (const OpenRequest& variant : also) {
     const auto other_log = std::make_shared<ImageLog>();

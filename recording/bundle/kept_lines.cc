@@ -29,7 +29,8 @@ class Spaces {
     for (const ImageOp& op : ops) {
       if (const auto* add = std::get_if<AddSpaceOp>(&op)) this->add(add->made);
       if (const auto* fork = std::get_if<ForkSpaceOp>(&op)) {
-        const bool has_parent = !is_kernel_space(fork->parent) && fork->parent.value < fork->made.value && spaces_.contains(fork->parent.value);
+        const bool has_parent =
+            !is_kernel_space(fork->parent) && fork->parent.value < fork->made.value && spaces_.contains(fork->parent.value);
         add(fork->made).parent = has_parent ? fork->parent.value : 0;
       }
     }
@@ -76,7 +77,8 @@ class Spaces {
         code.keep(piece.code);
         continue;
       }
-      for (auto run = space.lines.from(piece.ip >> kCodeLineBits); run != space.lines.runs().end() && run->first <= last >> kCodeLineBits; ++run) {
+      for (auto run = space.lines.from(piece.ip >> kCodeLineBits); run != space.lines.runs().end() && run->first <= last >> kCodeLineBits;
+           ++run) {
         ++steps_;
         const uint64_t first_kept = std::max(run->first << kCodeLineBits, piece.ip);
         const uint64_t last_kept = std::min((run->second << kCodeLineBits) + (kCodeLineBytes - 1), last);

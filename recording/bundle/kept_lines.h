@@ -9,8 +9,8 @@
 
 namespace ptd {
 
-/// Adds the code of all sections and copies to `code` as sources, and keeps what the lines of a space show of the code that the space, or one
-/// that it was forked from, mapped. Returns the number of steps, for tests of the cost.
+/// Adds the code of all sections and copies to `code` as sources, and keeps what the lines of a space show of the code that the space, or
+/// one that it was forked from, mapped. Returns the number of steps, for tests of the cost.
 uint64_t keep_lines(const std::vector<ImageOp>& ops, const CodeLines& lines, BundleCodeWriter& code);
 
 /// Keeps all code of all sections and copies.

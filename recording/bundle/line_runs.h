@@ -10,7 +10,8 @@
 
 namespace ptd {
 
-/// Numbers of lines (address / kCodeLineBytes). Memory and time grow with the runs, not with the lines: a bundle can name 2^58 lines in a few bytes.
+/// Numbers of lines (address / kCodeLineBytes). Memory and time grow with the runs, not with the lines: a bundle can name 2^58 lines in a
+/// few bytes.
 class LineRuns {
  public:
   using Runs = std::map<uint64_t, uint64_t>;  ///< first line -> last line; disjoint, not adjacent

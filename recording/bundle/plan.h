@@ -13,14 +13,14 @@ namespace ptd {
 
 struct PlanOptions {
   std::string output_path;
-  uint64_t unit_bytes = 0;      ///< about so many bytes of trace in a unit; 0: kUnitBytes
-  uint32_t units = 0;           ///< or about so many units in all; 0: by size
+  uint64_t unit_bytes = 0;          ///< about so many bytes of trace in a unit; 0: kUnitBytes
+  uint32_t units = 0;               ///< or about so many units in all; 0: by size
   const RawOptions* raw = nullptr;  ///< set: the input is a raw capture
 };
 inline constexpr uint64_t kUnitBytes = 128ULL << 20;
 
 struct PlanReport {
-  uint64_t file_bytes = 0;      ///< of the plan
+  uint64_t file_bytes = 0;                       ///< of the plan
   uint64_t trace_bytes = 0, embedded_bytes = 0;  ///< of all streams; of those that no file holds as they are, and the plan contains
   uint64_t segments = 0;
   uint32_t units = 0;
@@ -28,8 +28,9 @@ struct PlanReport {
   std::vector<std::string> warnings;  ///< of the recording
 };
 
-/// Opens the recording that `options` names, reads its whole trace once without decoding it, and writes its plan. The plan contains the code
-/// of all files that were mapped and that a decode on this machine would read; a bundle is stricter. The output is replaced only on success. Errors: those of write_bundle().
+/// Opens the recording that `options` names, reads its whole trace once without decoding it, and writes its plan. The plan contains the
+/// code of all files that were mapped and that a decode on this machine would read; a bundle is stricter. The output is replaced only on
+/// success. Errors: those of write_bundle().
 [[nodiscard]] Result<PlanReport> write_plan(const OpenRequest& options, const PlanOptions& plan);
 
 /// Returns whether the recording is a plan.

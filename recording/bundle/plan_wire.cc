@@ -15,12 +15,21 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kCheckedBytes = 4096;      // of the beginning of a unit
-constexpr size_t kLeadSegments = 8;           // that are decoded before and after a unit's own: dates depend on so many
-constexpr uint64_t kLeadBytes = 8ULL << 20;   // of which no more are decoded than these bytes, but one
+constexpr uint64_t kCheckedBytes = 4096;     // of the beginning of a unit
+constexpr size_t kLeadSegments = 8;          // that are decoded before and after a unit's own: dates depend on so many
+constexpr uint64_t kLeadBytes = 8ULL << 20;  // of which no more are decoded than these bytes, but one
 constexpr uint64_t kMaxUnitOffset = ~uint64_t{0} / 4;
-enum EntryBit : uint64_t { kHasTsc = 1, kHasTma = 2, kInRoot = 4, kInGuest = 8, kInUser = 16, kOutOfOrder = 32, kOffRecord = 64, kContradicted = 128,
-                           kLacksTsc = 256 };
+enum EntryBit : uint64_t {
+  kHasTsc = 1,
+  kHasTma = 2,
+  kInRoot = 4,
+  kInGuest = 8,
+  kInUser = 16,
+  kOutOfOrder = 32,
+  kOffRecord = 64,
+  kContradicted = 128,
+  kLacksTsc = 256
+};
 
 uint64_t checksum_of(const AuxStream& stream, const PlanUnit& unit) {
   std::vector<std::byte> scratch;
@@ -30,11 +39,14 @@ uint64_t checksum_of(const AuxStream& stream, const PlanUnit& unit) {
 /// Divides one stream.
 class UnitMaker {
  public:
-  UnitMaker(const RecordingData& data, uint32_t stream, const std::vector<PsbEntry>& entries) : data_(data), stream_(stream), entries_(entries) {}
+  UnitMaker(const RecordingData& data, uint32_t stream, const std::vector<PsbEntry>& entries)
+      : data_(data), stream_(stream), entries_(entries) {}
 
   void make(uint64_t unit_bytes, std::vector<PlanUnit>& units) const {
     for (size_t first = 0, end = 0; first < entries_.size(); first = end) {
-      for (end = first + 1; end < entries_.size() && (is_whole() || entries_[end].offset_bytes - entries_[first].offset_bytes < unit_bytes);) ++end;
+      for (end = first + 1;
+           end < entries_.size() && (is_whole() || entries_[end].offset_bytes - entries_[first].offset_bytes < unit_bytes);)
+        ++end;
       units.push_back(unit(first, end));
     }
   }
@@ -76,16 +88,18 @@ void write_entries(const std::vector<PsbEntry>& entries, ByteWriter& out) {
   uint64_t offset = 0, tsc = 0;
   for (const PsbEntry& entry : entries) {
     uint64_t bits = 0;
-    for (const auto& [set, bit] : {std::pair(bool(entry.has_tsc), kHasTsc), std::pair(bool(entry.has_tma), kHasTma), std::pair(bool(entry.in_root), kInRoot),
-                                   std::pair(bool(entry.in_guest), kInGuest), std::pair(bool(entry.in_user), kInUser),
-                                   std::pair(bool(entry.is_out_of_order), kOutOfOrder), std::pair(bool(entry.is_off_record), kOffRecord),
-                                   std::pair(bool(entry.is_contradicted), kContradicted), std::pair(bool(entry.lacks_tsc), kLacksTsc)}) {
+    for (const auto& [set, bit] :
+         {std::pair(bool(entry.has_tsc), kHasTsc), std::pair(bool(entry.has_tma), kHasTma), std::pair(bool(entry.in_root), kInRoot),
+          std::pair(bool(entry.in_guest), kInGuest), std::pair(bool(entry.in_user), kInUser),
+          std::pair(bool(entry.is_out_of_order), kOutOfOrder), std::pair(bool(entry.is_off_record), kOffRecord),
+          std::pair(bool(entry.is_contradicted), kContradicted), std::pair(bool(entry.lacks_tsc), kLacksTsc)}) {
       if (set) bits |= bit;
     }
     out.number(entry.offset_bytes - offset);
     out.number(bits);
     out.signed_number(static_cast<int64_t>(entry.tsc - tsc));
-    for (const uint64_t value : {uint64_t{entry.tail_bytes}, uint64_t{entry.ctc}, uint64_t{entry.fast}, uint64_t{entry.shift}}) out.number(value);
+    for (const uint64_t value : {uint64_t{entry.tail_bytes}, uint64_t{entry.ctc}, uint64_t{entry.fast}, uint64_t{entry.shift}})
+      out.number(value);
     offset = entry.offset_bytes;
     tsc = entry.tsc;
   }
@@ -192,7 +206,8 @@ void write_plan_part(const RecordingData& data, const PlanData& plan, ByteWriter
   }
   out.number(plan.units.size());
   for (const PlanUnit& unit : plan.units) {
-    for (const uint64_t value : {uint64_t{unit.stream}, unit.from_offset, unit.first_offset, unit.last_offset, unit.to_offset, unit.end_offset, unit.checksum})
+    for (const uint64_t value :
+         {uint64_t{unit.stream}, unit.from_offset, unit.first_offset, unit.last_offset, unit.to_offset, unit.end_offset, unit.checksum})
       out.number(value);
     out.interval(unit.time);
   }
@@ -220,7 +235,8 @@ bool read_plan_part(ByteReader in, PlanData& plan) {
     if (plan.pieces.empty()) return false;  // no streams
     PlanUnit& unit = plan.units.emplace_back();
     unit.stream = static_cast<uint32_t>(in.number_to(plan.pieces.size() - 1));
-    for (uint64_t* value : {&unit.from_offset, &unit.first_offset, &unit.last_offset, &unit.to_offset, &unit.end_offset, &unit.checksum}) *value = in.number();
+    for (uint64_t* value : {&unit.from_offset, &unit.first_offset, &unit.last_offset, &unit.to_offset, &unit.end_offset, &unit.checksum})
+      *value = in.number();
     unit.time = in.interval();
     if (unit.from_offset > unit.first_offset || unit.first_offset >= unit.last_offset || unit.last_offset > unit.to_offset) return false;
   }
@@ -274,7 +290,9 @@ bool read_index_part(ByteReader in, const OpenRequest& options, RecordingData& d
     info.size_bytes = data.streams[s].size_bytes();
     info.time = in.interval();
     std::vector<PsbEntry> entries;
-    if (!read_entries(in, entries) || (!entries.empty() && entries.back().offset_bytes >= std::max<uint64_t>(data.streams[s].end_offset(), 1))) return false;
+    if (!read_entries(in, entries) ||
+        (!entries.empty() && entries.back().offset_bytes >= std::max<uint64_t>(data.streams[s].end_offset(), 1)))
+      return false;
     data.infos.push_back(info);
     data.indexes.emplace_back(data.streams[s], entries, std::move(clock), s < data.arm.size());
   }
@@ -304,7 +322,8 @@ std::vector<FileRange> ranges_of(const Recording& recording, const PlanUnit& uni
     const uint64_t first = std::max(chunks[i].offset_bytes, unit.from_offset), end = std::min(chunks[i].end(), unit.end_offset);
     if (file == 0 || first >= end) continue;
     const FileRange range{static_cast<uint32_t>(file - 1), offset + (first - chunks[i].offset_bytes), end - first};
-    if (!ranges.empty() && ranges.back().file == range.file && ranges.back().offset_bytes + ranges.back().size_bytes == range.offset_bytes) {
+    if (!ranges.empty() && ranges.back().file == range.file &&
+        ranges.back().offset_bytes + ranges.back().size_bytes == range.offset_bytes) {
       ranges.back().size_bytes += range.size_bytes;
     } else {
       ranges.push_back(range);
@@ -317,10 +336,12 @@ namespace {
 
 Status check_bytes(const RecordingData& data, const PlanUnit& unit) {
   if (checksum_of(data.streams[unit.stream], unit) == unit.checksum) return {};
-  return Error{ErrorCode::wrong_recording,
-               "the trace at offset " + std::to_string(unit.from_offset) + " of stream " + std::to_string(unit.stream) +
-                   " is not the one that was planned: the trace file was replaced, or its bytes are not there; plan it again, or copy the unit's ranges",
-               0};
+  return Error{
+      ErrorCode::wrong_recording,
+      "the trace at offset " + std::to_string(unit.from_offset) + " of stream " + std::to_string(unit.stream) +
+          " is not the one that was planned: the trace file was replaced, or its bytes are not there; plan it again, or copy the unit's "
+          "ranges",
+      0};
 }
 
 }  // namespace

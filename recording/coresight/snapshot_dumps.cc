@@ -94,11 +94,12 @@ class SnapshotDumps::Overlaps {
       compare(dump, dumps_[other->second.second], std::max(dump.address, other->first), std::min(end, other->second.first));
   }
 
-  /// Returns the dumps of one space, given in the order in which they count, in the order in which they are used. The files of the user that have the bytes
-  /// of each dump at their addresses come first: they have names.
+  /// Returns the dumps of one space, given in the order in which they count, in the order in which they are used. The files of the user
+  /// that have the bytes of each dump at their addresses come first: they have names.
   [[nodiscard]] std::vector<size_t> ordered(std::vector<size_t> indexes) {
     std::stable_partition(indexes.begin(), indexes.end(), [&, all = indexes](size_t index) {
-      return dumps_[index].given && std::all_of(all.begin(), all.end(), [&](size_t other) { return other == index || agree(dumps_[index], dumps_[other]); });
+      return dumps_[index].given &&
+             std::all_of(all.begin(), all.end(), [&](size_t other) { return other == index || agree(dumps_[index], dumps_[other]); });
     });
     return indexes;
   }
@@ -110,7 +111,8 @@ class SnapshotDumps::Overlaps {
     if (from >= to) return true;
     const Bytes one = bytes_of(a, from, to), other = bytes_of(b, from, to);
     compared_bytes_ += std::max<uint64_t>(to - from, kLeastComparedBytes);
-    return compared_bytes_ <= kMostComparedBytes && one.size() == to - from && one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size()) == 0;
+    return compared_bytes_ <= kMostComparedBytes && one.size() == to - from && one.size() == other.size() &&
+           std::memcmp(one.data(), other.data(), one.size()) == 0;
   }
 
   static Bytes bytes_of(const Dump& dump, uint64_t from, uint64_t to) {
@@ -128,7 +130,8 @@ class SnapshotDumps::Overlaps {
       return tell(from, "the dumps overlap in more than " + std::to_string(kMostComparedBytes >> 30) + " GiB: the rest is not compared");
     if (size == 0 || a.data() == b.data() || std::memcmp(a.data(), b.data(), size) == 0) return;
     if (!told_.emplace(used.path, dump.path).second) return;
-    const auto same = static_cast<uint64_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin()).first - a.begin());
+    const auto same =
+        static_cast<uint64_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin()).first - a.begin());
     tell(from + same, used.path + " and " + dump.path + " contain different bytes for the same addresses; the first one is used");
   }
 
@@ -173,7 +176,8 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   }
   if (dump.opened.file) {
     const uint64_t size = dump.opened.file->bytes().size(), rest = size - std::min(dump.offset, size);
-    if (rest == 0) return refuse("has no bytes: its file ends at " + std::to_string(size) + ", and its offset is " + std::to_string(dump.offset));
+    if (rest == 0)
+      return refuse("has no bytes: its file ends at " + std::to_string(size) + ", and its offset is " + std::to_string(dump.offset));
     if (length.empty()) dump.length = rest;
   }
   if (dump.length == 0 && dump.opened.file) return refuse("has the length 0: not used");
@@ -253,6 +257,26 @@ SnapshotDumps::Layer SnapshotDumps::covered_twice() const {
   return twice;
 }
 
+/// Adds the files of the dumps, for symbols and findings.
+void SnapshotDumps::note_files(ImageBuild& image) const {
+  for (const auto& [path, file] : files_) {
+    if (!file.opened.file) image.add_missing(path, {}, file.opened.why);
+  }
+  for (const std::string& why : refused_) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.what = why;
+    image.builder.add_finding(std::move(finding));
+  }
+  std::set<std::string_view> told;
+  for (const Dump& dump : dumps_) {
+    if (!told.insert(dump.path).second) continue;
+    if (!dump.opened.file) continue;
+    image.add_symbol_file(dump.path, dump.path, {});
+    image.note_origin(dump.path, {}, dump.path, dump.given ? "--image" : "a memory dump of the snapshot");
+  }
+}
+
 std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, bool& own_upper,
                                                        std::vector<std::string>& warnings) {
   std::stable_partition(dumps_.begin(), dumps_.end(), [](const Dump& dump) { return !dump.below; });
@@ -271,22 +295,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     worlds[world] = entry->second;
   }
   own_upper = upper_halves_differ();
-  for (const auto& [path, file] : files_) {
-    if (!file.opened.file) image.add_missing(path, {}, file.opened.why);
-  }
-  for (const std::string& why : refused_) {
-    Finding finding;
-    finding.kind = FindingKind::bad_record;
-    finding.what = why;
-    image.builder.add_finding(std::move(finding));
-  }
-  std::set<std::string_view> told;
-  for (const Dump& dump : dumps_) {
-    if (!told.insert(dump.path).second) continue;
-    if (!dump.opened.file) continue;
-    image.add_symbol_file(dump.path, dump.path, {});
-    image.note_origin(dump.path, {}, dump.path, dump.given ? "--image" : "a memory dump of the snapshot");
-  }
+  note_files(image);
   Overlaps overlaps(dumps_, image);
   const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
     const Dump& dump = dumps_[index];
@@ -322,8 +331,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   }
   for (const size_t i : overlaps.ordered(std::move(upper))) lay(layer, i, kKernelSpace, false);
   if (seen_ > kMost)
-    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: only the first " + std::to_string(kMost) +
-                       " are used");
+    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: only the first " + std::to_string(kMost) + " are used");
   return spaces.size() == 1 ? arm::FollowOptions::none_of_worlds() : worlds;
 }
 

@@ -27,8 +27,8 @@ class SnapshotDumps {
   void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   /// Adds a file that the user gives, seen by all worlds. Errors: those of pieces_of().
   [[nodiscard]] Status add(const RawImage& image);
-  /// To be called once. Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
-  /// `own_upper`: set to whether each space has its own upper half (FollowOptions).
+  /// To be called once. Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all
+  /// see the same. `own_upper`: set to whether each space has its own upper half (FollowOptions).
   [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
                                                         std::vector<std::string>& warnings);
 
@@ -49,14 +49,15 @@ class SnapshotDumps {
   void add(const std::vector<ImagePiece>& pieces, Dump like);
   class Layer;
   class Overlaps;
+  void note_files(ImageBuild& image) const;
   [[nodiscard]] bool upper_halves_differ() const;
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
-  std::set<std::string> refused_;  // sentences on dumps that are not used, or not as they say
+  std::set<std::string> refused_;      // sentences on dumps that are not used, or not as they say
   std::map<std::string, File> files_;  // by path
   KnownElfs elfs_;
   std::set<std::pair<const ElfFile*, uint32_t>> programs_;  // files and worlds whose segments are among dumps_
-  size_t seen_ = 0;  // sections given to add()
+  size_t seen_ = 0;                                         // sections given to add()
 };
 
 }  // namespace ptd

@@ -19,8 +19,8 @@ struct IniSection {
   [[nodiscard]] std::string_view value(std::string_view key) const;
 };
 
-/// Lines end with LF, CR LF or CR. Never fails: ignores lines that are neither a section nor `key=value`. Comments begin with ; or #. Sections
-/// with equal names are merged, except dumps.
+/// Lines end with LF, CR LF or CR. Never fails: ignores lines that are neither a section nor `key=value`. Comments begin with ; or #.
+/// Sections with equal names are merged, except dumps.
 struct IniFile {
   std::vector<IniSection> sections;
 

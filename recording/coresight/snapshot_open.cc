@@ -84,13 +84,15 @@ struct Device {
   std::string name, cls, type;
   IniFile ini;
 
-  uint32_t number(std::string_view key, uint32_t otherwise) const { return register_value(ini.section("regs").value(key)).value_or(otherwise); }
+  uint32_t number(std::string_view key, uint32_t otherwise) const {
+    return register_value(ini.section("regs").value(key)).value_or(otherwise);
+  }
 };
 
 /// Whether config_of() reads the register.
 bool is_read(std::string_view name) {
-  constexpr std::string_view kNames[] = {"ETMCR", "ETMTRACEIDR", "ETMIDR", "ETMCCER", "ITM_TCR", "ITMTCR", "STMTCSR", "TRCCONFIGR",
-                                         "TRCTRACEIDR", "TRCIDR0", "TRCIDR1", "TRCIDR2", "TRCIDR8", "TRCDEVARCH"};
+  constexpr std::string_view kNames[] = {"ETMCR",      "ETMTRACEIDR", "ETMIDR",  "ETMCCER", "ITM_TCR", "ITMTCR",  "STMTCSR",
+                                         "TRCCONFIGR", "TRCTRACEIDR", "TRCIDR0", "TRCIDR1", "TRCIDR2", "TRCIDR8", "TRCDEVARCH"};
   return std::ranges::any_of(kNames, [name](std::string_view each) { return equal_words(each, name); });
 }
 
@@ -232,12 +234,14 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     device.cls = head.value("class");
     device.type = head.value("type");
     if (std::max({device.name.size(), device.cls.size(), device.type.size()}) > kMaxNameBytes) {
-      data_.warnings.push_back(path_of(file) + ": a name in it has more than " + std::to_string(kMaxNameBytes) + " bytes; the device is ignored");
+      data_.warnings.push_back(path_of(file) + ": a name in it has more than " + std::to_string(kMaxNameBytes) +
+                               " bytes; the device is ignored");
       continue;
     }
     for (const auto& [name, value] : device.ini.section("regs").values) {
       if (!is_read(name) || register_value(value)) continue;
-      data_.warnings.push_back(path_of(file) + ": " + name + "=" + value + " is no number of 32 bits and is ignored: the trace may be read wrongly");
+      data_.warnings.push_back(path_of(file) + ": " + name + "=" + value +
+                               " is no number of 32 bits and is ignored: the trace may be read wrongly");
     }
     add_device(std::move(device));
   }
@@ -287,7 +291,8 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::str
     const auto device = device_of_.find(lower_case(source));
     const arm::Protocol protocol = device == device_of_.end() ? arm::Protocol::none : protocol_of(devices_[device->second].type);
     if (protocol == arm::Protocol::none) {
-      if (strangers_.emplace(source).second) data_.warnings.push_back(dir_ + ": the source " + std::string(source) + " is not a readable device");
+      if (strangers_.emplace(source).second)
+        data_.warnings.push_back(dir_ + ": the source " + std::string(source) + " is not a readable device");
       continue;
     }
     members.push_back(sources_.add_source(source_of(devices_[device->second], std::string(source), protocol)));
@@ -318,14 +323,16 @@ std::shared_ptr<const MappedFile> SnapshotLoader::open_trace(const std::string& 
     return nullptr;
   }
   const size_t readings = ++readings_[opened.file->identity()];
-  if (readings == kMaxReadings + 1) lose_trace(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
+  if (readings == kMaxReadings + 1)
+    lose_trace(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
   if (readings > kMaxReadings) return nullptr;
   if (readings == 1) return opened.file;
   const uint64_t before = again_bytes_;
   again_bytes_ += opened.file->bytes().size();
   if (again_bytes_ <= kMaxAgainBytes) return opened.file;
   if (before <= kMaxAgainBytes)
-    lose_trace(path + ": named again: trace that is named again has more than " + std::to_string(kMaxAgainBytes >> 20) + " MiB, and the rest is ignored");
+    lose_trace(path + ": named again: trace that is named again has more than " + std::to_string(kMaxAgainBytes >> 20) +
+               " MiB, and the rest is ignored");
   return nullptr;
 }
 
@@ -369,7 +376,8 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
   const ArmSources::Losses losses = sources_.add_frames(bytes, 0, found, members);
   if (found == arm::FrameFormat::synced && losses.count != 0)
     lose_trace(path_of(trimmed(buffer.file)) + ": what is between two frame syncs is not whole frames in " + std::to_string(losses.count) +
-               " places, first at offset " + std::to_string(losses.first_offset_bytes) + ": bytes are missing there, and it is not decoded");
+               " places, first at offset " + std::to_string(losses.first_offset_bytes) +
+               ": bytes are missing there, and it is not decoded");
 }
 
 void SnapshotLoader::take_streams() {

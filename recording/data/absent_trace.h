@@ -12,6 +12,8 @@ inline constexpr std::string_view kAbsence = "the recording is incomplete: ";
 
 [[nodiscard]] inline std::string absence_of(std::string_view what) { return std::string(kAbsence).append(what); }
 
-[[nodiscard]] inline bool is_absence(const Finding& finding) { return finding.kind == FindingKind::trace_lost && finding.what.starts_with(kAbsence); }
+[[nodiscard]] inline bool is_absence(const Finding& finding) {
+  return finding.kind == FindingKind::trace_lost && finding.what.starts_with(kAbsence);
+}
 
 }  // namespace ptd

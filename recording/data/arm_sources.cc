@@ -86,7 +86,8 @@ arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat descri
 /// Appends the bytes of a buffer to the sources.
 class ArmSources::Collector final : public arm::FrameReader {
  public:
-  Collector(ArmSources& all, uint64_t buffer_offset, const std::vector<size_t>& members) : all_(all), buffer_offset_(buffer_offset), members_(members) {
+  Collector(ArmSources& all, uint64_t buffer_offset, const std::vector<size_t>& members)
+      : all_(all), buffer_offset_(buffer_offset), members_(members) {
     for (const size_t member : members) by_id_[all.id_of(member)] = &all.sources_[member];
     for (const size_t member : members) {
       const Entry& entry = all.sources_[member];
@@ -118,7 +119,8 @@ class ArmSources::Collector final : public arm::FrameReader {
   std::array<const Entry*, 128> others_{};  ///< another source with the id
 };
 
-ArmSources::Losses ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
+ArmSources::Losses ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format,
+                                          const std::vector<size_t>& members) {
   std::vector<StrayIds::Source> ids;
   for (const size_t member : members) ids.push_back({member, id_of(member)});
   Collector collector(*this, buffer_offset, members);
@@ -164,8 +166,10 @@ void ArmSources::expect_async(size_t index, bool from_begin) {
 void ArmSources::tell_set_back(const ArmSource& source, uint64_t offset_bytes) {
   Finding& finding = order_findings_.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
-  finding.what = source.name + ": timestamps go back at buffer offset " + std::to_string(offset_bytes) +
-                 ", to before the first one: the clock was set back, or the trace is of a ring that was not unrolled. Times after that place are not right";
+  finding.what =
+      source.name + ": timestamps go back at buffer offset " + std::to_string(offset_bytes) +
+      ", to before the first one: the clock was set back, or the trace is of a ring that was not unrolled. Times after that place are not "
+      "right";
 }
 
 // Each stretch between two breaks on its own.
@@ -173,7 +177,8 @@ void ArmSources::put_in_order(Entry& entry) {
   std::vector<Move> moves;
   uint64_t to = 0, places = 0, copies = 0, first = 0;
   for (size_t i = 0; i <= entry.breaks.size(); ++i) {
-    const uint64_t begin = i == 0 ? 0 : entry.breaks[i - 1].first, end = i < entry.breaks.size() ? entry.breaks[i].first : entry.bytes.size();
+    const uint64_t begin = i == 0 ? 0 : entry.breaks[i - 1].first,
+                   end = i < entry.breaks.size() ? entry.breaks[i].first : entry.bytes.size();
     arm::SegmentOrder order = arm::order_of_segments(Bytes(entry.bytes).subspan(begin, end - begin), entry.source.config);
     if (order.pieces.empty()) {
       if (order.places != 0) tell_set_back(entry.source, entry.source.place_of(begin + order.first_offset_bytes));
@@ -192,12 +197,15 @@ void ArmSources::put_in_order(Entry& entry) {
   move(entry, std::move(moves));
   Finding& finding = order_findings_.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
-  finding.what = entry.source.name + ": timestamps go back or repeat at " + (places == 1 ? "" : std::to_string(places) + " places, the first at ") +
-                 "buffer offset " + std::to_string(first) + ": segments of the trace are swapped or doubled. They are decoded in order "
-                 "of their timestamps" + (copies != 0 ? ", doubled ones once" : "");
+  finding.what = entry.source.name + ": timestamps go back or repeat at " +
+                 (places == 1 ? "" : std::to_string(places) + " places, the first at ") + "buffer offset " + std::to_string(first) +
+                 ": segments of the trace are swapped or doubled. They are decoded in order "
+                 "of their timestamps" +
+                 (copies != 0 ? ", doubled ones once" : "");
 }
 
-// Trace is missing where two moves join bytes that were apart. An AUX record says when its stretch ended, not which bytes were written before.
+// Trace is missing where two moves join bytes that were apart. An AUX record says when its stretch ended, not which bytes were written
+// before.
 void ArmSources::move(Entry& entry, std::vector<Move> moves) {
   Entry moved{entry.source, {}, {}, {}, false, {}};
   moved.source.places.clear();
@@ -268,7 +276,8 @@ std::vector<Finding> ArmSources::findings() const {
   for (const uint8_t id : strays_.undescribed()) {
     const auto bytes = strangers_.find(id);
     if (bytes == strangers_.end()) continue;
-    add(FindingKind::trace_lost, std::to_string(bytes->second) + " bytes of trace are not decoded: the recording describes no source with their trace id, " +
+    add(FindingKind::trace_lost, std::to_string(bytes->second) +
+                                     " bytes of trace are not decoded: the recording describes no source with their trace id, " +
                                      std::to_string(id));
   }
   return findings;

@@ -38,15 +38,16 @@ class ArmSources {
   size_t add_source(ArmSource source);
   [[nodiscard]] const ArmSource& source(size_t index) const { return sources_[index].source; }
 
-  /// Returns the frame format in which most bytes of `buffer` have ids of `members`; `described`, what the recording says, if both have as many.
+  /// Returns the frame format in which most bytes of `buffer` have ids of `members`; `described`, what the recording says, if both have as
+  /// many.
   [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat described, const std::vector<size_t>& members) const;
   /// Places in a buffer where bytes are no whole frames.
   struct Losses {
     uint64_t count = 0;
     uint64_t first_offset_bytes = 0;
   };
-  /// Adds a formatted buffer: the bytes of each id go to the source with that id among `members`. Where bytes are no whole frames, trace of all of
-  /// them is missing.
+  /// Adds a formatted buffer: the bytes of each id go to the source with that id among `members`. Where bytes are no whole frames, trace of
+  /// all of them is missing.
   Losses add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members);
   /// Adds unformatted bytes of one source.
   void add_raw(size_t source, Bytes bytes, uint64_t buffer_offset);
@@ -55,18 +56,19 @@ class ArmSources {
   /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
-  /// Declares that each stretch of a source after a break is all that its trace unit wrote since it was enabled, which begins with an A-Sync. Where one
-  /// does not, trace is missing; none is of ITM and STM. `from_begin`: so is the one before the first break, which else is what is left in a ring. Call it
-  /// before take().
+  /// Declares that each stretch of a source after a break is all that its trace unit wrote since it was enabled, which begins with an
+  /// A-Sync. Where one does not, trace is missing; none is of ITM and STM. `from_begin`: so is the one before the first break, which else
+  /// is what is left in a ring. Call it before take().
   void expect_async(size_t index, bool from_begin);
-  /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when all is
-  /// added. Segments that are out of order are put in order, each byte once, and trace is missing where they are joined: see order_of_segments().
+  /// Returns the stream of a source, with losses where damaged ids may have taken its bytes; `owners` keep its bytes alive. Call it when
+  /// all is added. Segments that are out of order are put in order, each byte once, and trace is missing where they are joined: see
+  /// order_of_segments().
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
   /// Returns a sentence about bytes with ids of no source; empty if there are none.
   [[nodiscard]] std::string tell_strangers() const;
-  /// Returns findings about sources that the recording does not describe, ids that several sources of one buffer have, and sources that were taken whose
-  /// segments were out of order.
+  /// Returns findings about sources that the recording does not describe, ids that several sources of one buffer have, and sources that
+  /// were taken whose segments were out of order.
   [[nodiscard]] std::vector<Finding> findings() const;
 
  private:

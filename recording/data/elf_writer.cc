@@ -65,7 +65,8 @@ std::string ElfWriter::segments(uint64_t bytes_at) const {
     if (region.bytes.empty()) continue;
     put(out, PT_LOAD, 4);
     if (word_bytes_ == 8) put(out, PF_R | PF_X, 4);
-    for (const uint64_t value : {bytes_at, region.address, region.address, uint64_t{region.bytes.size()}, region.size_bytes}) put(out, value, word_bytes_);
+    for (const uint64_t value : {bytes_at, region.address, region.address, uint64_t{region.bytes.size()}, region.size_bytes})
+      put(out, value, word_bytes_);
     if (word_bytes_ == 4) put(out, PF_R | PF_X, 4);
     put(out, 1, word_bytes_);
     bytes_at += region.bytes.size();
@@ -79,13 +80,15 @@ std::string ElfWriter::text() const {
   const bool wide = word_bytes_ == 8;
   const uint64_t header = wide ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr), segment = wide ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr);
   const uint64_t entry = wide ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr), symbol = wide ? sizeof(Elf64_Sym) : sizeof(Elf32_Sym);
-  const auto loaded = static_cast<uint64_t>(std::count_if(regions_.begin(), regions_.end(), [](const Region& region) { return !region.bytes.empty(); }));
+  const auto loaded =
+      static_cast<uint64_t>(std::count_if(regions_.begin(), regions_.end(), [](const Region& region) { return !region.bytes.empty(); }));
   const uint64_t sections = regions_.size() + 4, bytes_at = header + loaded * segment;
   std::string body = segments(bytes_at), parts;
   put_part(parts, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   uint64_t at = bytes_at;
   for (const Region& region : regions_) {
-    put_part(parts, {kTextName, region.bytes.empty() ? uint64_t{SHT_NOBITS} : SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, region.address, at, region.size_bytes, 0, 0, 1, 0});
+    put_part(parts, {kTextName, region.bytes.empty() ? uint64_t{SHT_NOBITS} : SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, region.address, at,
+                     region.size_bytes, 0, 0, 1, 0});
     body.append(reinterpret_cast<const char*>(region.bytes.data()), region.bytes.size());
     at += region.bytes.size();
   }

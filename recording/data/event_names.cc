@@ -1,4 +1,5 @@
-// EventNames, Origin: see event_names.h. Names and modifiers: perf-list(1), "EVENT MODIFIERS"; perf_event_open(2), "exclude_user" and what follows.
+// EventNames, Origin: see event_names.h. Names and modifiers: perf-list(1), "EVENT MODIFIERS"; perf_event_open(2), "exclude_user" and what
+// follows.
 #include "recording/data/event_names.h"
 
 #include <algorithm>
@@ -30,13 +31,14 @@ const char* clock_name(int32_t id) {
   }
 }
 
-constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = perfio::kEventTypeTracepoint, kTypeRaw = 4, kFirstDynamicType = 6;
+constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = perfio::kEventTypeTracepoint, kTypeRaw = 4,
+                   kFirstDynamicType = 6;
 constexpr std::array<std::string_view, 10> kHardware = {
     "cycles",        "instructions", "cache-references",        "cache-misses",           "branches",
     "branch-misses", "bus-cycles",   "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"};
-constexpr std::array<std::string_view, 10> kSoftware = {
-    "cpu-clock",    "task-clock",   "page-faults",      "context-switches", "cpu-migrations",
-    "minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy"};
+constexpr std::array<std::string_view, 10> kSoftware = {"cpu-clock",        "task-clock",   "page-faults",  "context-switches",
+                                                        "cpu-migrations",   "minor-faults", "major-faults", "alignment-faults",
+                                                        "emulation-faults", "dummy"};
 
 // Host and guest are named where the choice is not the usual one: guests are left out exactly if the event has other modifiers.
 std::string modifiers_of(uint64_t flags, uint64_t precise) {
@@ -112,7 +114,8 @@ std::string pauses_text(const std::vector<perfio::EventAttr>& attrs) {
   if (!resuming.empty()) join("is resumed by " + resuming);
   if (text.empty()) return text;
   text = "the trace " + text;
-  if (!pausing.empty() && is_user_only) text += ": a pause is shown as [kernel], as a system call or an interrupt that lasts until the trace is resumed";
+  if (!pausing.empty() && is_user_only)
+    text += ": a pause is shown as [kernel], as a system call or an interrupt that lasts until the trace is resumed";
   return text;
 }
 
@@ -131,7 +134,9 @@ const EventNames& event_names(const Recording& recording) { return data_of(recor
 
 Origin origin_of(const perfio::PerfReader& reader) {
   const perfio::Features& features = reader.features();
-  Origin origin{features.hostname, features.os_release, features.cpu_desc, features.cpuid, features.version, features.cmdline, features.cpus_online, "perf's own", {}};
+  Origin origin{features.hostname,    features.os_release, features.cpu_desc,
+                features.cpuid,       features.version,    features.cmdline,
+                features.cpus_online, "perf's own",        {}};
   for (const perfio::EventAttr& attr : reader.attrs()) {
     if (attr.use_clockid) origin.clock = clock_name(attr.clockid);
   }

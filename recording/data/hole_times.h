@@ -19,10 +19,11 @@ class HoleTimes {
   /// cpu -> time of its latest record.
   using CpuTimes = std::map<int32_t, TimeNs>;
 
-  /// Adds a record of `cpu` that comes after the first `holes` holes of the file. `latest`: of the records before it. Ignored before any hole.
+  /// Adds a record of `cpu` that comes after the first `holes` holes of the file. `latest`: of the records before it. Ignored before any
+  /// hole.
   void add(int32_t cpu, TimeNs time, size_t holes, const CpuTimes& latest);
-  /// Returns when the records in each hole were written, except for holes at the end that no record follows: from the earliest of the cpus' latest
-  /// times before it to the latest of their first times after it, or kTimeMax if a cpu has no record after it.
+  /// Returns when the records in each hole were written, except for holes at the end that no record follows: from the earliest of the cpus'
+  /// latest times before it to the latest of their first times after it, or kTimeMax if a cpu has no record after it.
   [[nodiscard]] std::vector<Interval> windows() const;
 
  private:

@@ -43,7 +43,7 @@ class JsonText {
     out_ += is_true ? "true" : "false";
   }
   template <typename Number>
-    requires std::is_integral_v<Number>
+  requires std::is_integral_v<Number>
   void value(Number number) {
     begin_value();
     out_ += std::to_string(number);

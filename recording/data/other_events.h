@@ -42,7 +42,8 @@ inline constexpr uint64_t kMostEventBytes = 512ULL << 20;
 /// Whether `path` is a pipe, a terminal or the like: once a recording was opened from it, its bytes are gone.
 [[nodiscard]] bool is_read_once(const std::string& path);
 
-/// Reads the samples of `path` (empty: none) in `times` (empty: all), at most `most` and `most_bytes`. Switches of threads (sched:sched_switch) are none:
+/// Reads the samples of `path` (empty: none) in `times` (empty: all), at most `most` and `most_bytes`. Switches of threads
+/// (sched:sched_switch) are none:
 /// the flow has them. Empty for forms without such events. Errors: those of opening a perf.data file or a bundle, which holds its
 /// recording's samples.
 [[nodiscard]] Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most,

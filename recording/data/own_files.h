@@ -22,10 +22,10 @@ class OwnFiles {
   static OwnFiles any();
 
   struct Opened {
-    std::shared_ptr<const MappedFile> file;  ///< null: see why
-    std::string why;                         ///< a sentence fragment for people
+    std::shared_ptr<const MappedFile> file;   ///< null: see why
+    std::string why;                          ///< a sentence fragment for people
     ErrorCode code = ErrorCode::read_failed;  ///< of why
-    bool outside = false;                    ///< not read because it lies outside of the folder
+    bool outside = false;                     ///< not read because it lies outside of the folder
   };
   /// `path`: absolute, or relative to the working directory.
   [[nodiscard]] Opened open(const std::string& path) const;

@@ -42,13 +42,13 @@ struct PlanUnit {
 };
 
 struct PlanData {
-  uint64_t id = 0;  ///< of the plan's whole content and the options of its reader: results of other plans have another one
+  uint64_t id = 0;      ///< of the plan's whole content and the options of its reader: results of other plans have another one
   bool frozen = false;  ///< it was made with OpenOptions::freeze, and is decoded so
   std::vector<TraceFile> files;
   /// Of each stream, for each of its chunks in order: 1 + index of its file, and where it lies there. 0: the plan contains its bytes.
   std::vector<std::vector<std::pair<uint32_t, uint64_t>>> pieces;
   std::vector<PlanUnit> units;
-  std::vector<Finding> findings;  ///< of the trace; the timeline has the others
+  std::vector<Finding> findings;          ///< of the trace; the timeline has the others
   std::optional<int64_t> wall_offset_ns;  ///< add to a time for nanoseconds since the epoch; none: unknown
 };
 

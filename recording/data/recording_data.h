@@ -50,7 +50,7 @@ struct RecordingData {
   std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
   std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
-  std::set<std::pair<int32_t, TimeNs>> given_comms;  ///< those that the thread did not give itself
+  std::set<std::pair<int32_t, TimeNs>> given_comms;                      ///< those that the thread did not give itself
   /// The ELF files that provide the bytes of sections, by path and build id of the section.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files;
   std::map<std::pair<std::string, std::string>, ExecMode> modes;  ///< bits32 or bits64, of the files of sections, likewise
@@ -81,15 +81,16 @@ Status load_snapshot(const OpenRequest& options, const std::string& dir, Recordi
 /// The implementation of an opened recording.
 [[nodiscard]] const RecordingData& data_of(const Recording& recording);
 
-/// Returns whether a segment is the first of another snapshot or AUX sample, before which other code may have run. The trace of a CoreSight cpu stops and
-/// starts with the events that record it.
+/// Returns whether a segment is the first of another snapshot or AUX sample, before which other code may have run. The trace of a CoreSight
+/// cpu stops and starts with the events that record it.
 [[nodiscard]] inline bool begins_window(const Recording& recording, uint32_t stream, const AuxSegment& segment) {
   return segment.break_before == AuxBreak::snapshot && recording.arm_config(stream) == nullptr;
 }
 
 /// Functions of the kernel that a context switch executes only after it entered the first one, before it writes the record of the incoming
 /// thread. Compilers name the second one differently.
-inline constexpr const char* kSwitchFunctions[] = {"__switch_to", "finish_task_switch", "finish_task_switch.isra.0", "finish_task_switch.constprop.0"};
+inline constexpr const char* kSwitchFunctions[] = {"__switch_to", "finish_task_switch", "finish_task_switch.isra.0",
+                                                   "finish_task_switch.constprop.0"};
 
 /// Looks up the kernel functions that the decoder needs by name (context switches).
 void find_kernel_places(RecordingData& data);

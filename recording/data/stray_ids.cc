@@ -13,10 +13,10 @@ namespace {
 // [CoreSight] "Trace formatter": formatters repeat an id after eight frames. Some do it up to two frames later.
 constexpr uint64_t kRepeatFrames = 8, kLatestRepeatFrames = 10;
 constexpr uint8_t kFirstReservedId = 0x70, kFlushId = 0x7b, kTriggerId = 0x7d;  // [CoreSight] "Trace IDs"
-constexpr uint32_t kSyncZeros = 5;                       // before 0x80: A-Sync of ETM, PTM and ITM
-constexpr uint32_t kSyncOnes = 10;                       // ASYNC of STM
-constexpr uint64_t kFewStrays = 4, kIdsPerStray = 16;    // see Reader::finish()
-constexpr size_t kMostLosses = 4096;                     // bounds the memory
+constexpr uint32_t kSyncZeros = 5;                                              // before 0x80: A-Sync of ETM, PTM and ITM
+constexpr uint32_t kSyncOnes = 10;                                              // ASYNC of STM
+constexpr uint64_t kFewStrays = 4, kIdsPerStray = 16;                           // see Reader::finish()
+constexpr size_t kMostLosses = 4096;                                            // bounds the memory
 
 bool is_of_formatter(uint8_t id) { return id == 0 || id == kFlushId || id == kTriggerId; }
 // What a formatter writes with its own ids is no stray, so that one of them is damaged, too.
@@ -25,8 +25,8 @@ bool is_never_right(uint8_t id) { return id == 0 || id >= kFirstReservedId; }
 /// The bytes of a stray.
 struct Content {
   uint64_t bytes = 0;
-  uint64_t zeros = 0, ones = 0;                            ///< bytes 0 and 0xff in a row, at the end
-  uint8_t value = 0;                                       ///< of the bytes that are not 0, if they have the same
+  uint64_t zeros = 0, ones = 0;  ///< bytes 0 and 0xff in a row, at the end
+  uint8_t value = 0;             ///< of the bytes that are not 0, if they have the same
   bool is_one_value = true, begins_with_sync = false, has_sync = false;
 
   void add(uint8_t byte);
@@ -102,13 +102,13 @@ class StrayIds::Reader final : public arm::FrameReader {
   FrameReader& next_;
   std::array<uint64_t*, 128> read_{};  ///< by id; null: no source has it
   std::optional<Stray> stray_;
-  std::map<uint8_t, Seen> seen_;     ///< in this buffer
-  size_t losses_ = 0;                ///< in seen_
-  uint64_t known_ids_ = 0;           ///< id bytes of sources
+  std::map<uint8_t, Seen> seen_;  ///< in this buffer
+  size_t losses_ = 0;             ///< in seen_
+  uint64_t known_ids_ = 0;        ///< id bytes of sources
   std::optional<Last> last_;
-  std::vector<Loss> odd_;            ///< as those of strays_
+  std::vector<Loss> odd_;  ///< as those of strays_
   uint64_t odd_count_ = 0;
-  std::vector<Loss> pending_;        ///< of an odd id at the beginning of a frame, before its first byte
+  std::vector<Loss> pending_;  ///< of an odd id at the beginning of a frame, before its first byte
 };
 
 void StrayIds::Reader::on_run(const arm::FrameRun& run) {
@@ -150,8 +150,8 @@ void StrayIds::Reader::on_id(const IdByte& id) {
   last_ = next;
 }
 
-/// Returns all sources that may lose bytes at `id`. Those of a damaged id byte are of any source but the one before, those of a damaged data byte are of that
-/// one.
+/// Returns all sources that may lose bytes at `id`. Those of a damaged id byte are of any source but the one before, those of a damaged
+/// data byte are of that one.
 std::vector<StrayIds::Loss> StrayIds::Reader::losers_at(const IdByte& id) const {
   std::vector<Loss> losers;
   for (const Source& source : sources_) {

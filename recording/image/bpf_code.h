@@ -12,8 +12,8 @@
 
 namespace ptd {
 
-/// Returns whether a BPF name's record gives the size of a page, although other code may be in the same page. Records of trampolines do: since Linux 6.9, they
-/// share pages with programs (bpf_jit_comp.c, "arch_alloc_bpf_trampoline").
+/// Returns whether a BPF name's record gives the size of a page, although other code may be in the same page. Records of trampolines do:
+/// since Linux 6.9, they share pages with programs (bpf_jit_comp.c, "arch_alloc_bpf_trampoline").
 inline bool shares_page(const std::string& name) { return !name.starts_with("bpf_prog_"); }
 
 /// Where BPF names begin, and when they were in use.
@@ -42,8 +42,9 @@ class CodePokes {
     if (old_bytes.size() != new_bytes.size()) return;  // code that is created or removed
     pokes_[number].push_back({ip, {old_bytes.begin(), old_bytes.end()}, {new_bytes.begin(), new_bytes.end()}});
   }
-  /// Returns the bytes from `ip` on before the first poke of this code. `read` is a copy of unknown date: a recorder reads it some time after the code was
-  /// loaded. The copy is returned unchanged if the pokes do not continue each other, or if it was at no time the content of the code.
+  /// Returns the bytes from `ip` on before the first poke of this code. `read` is a copy of unknown date: a recorder reads it some time
+  /// after the code was loaded. The copy is returned unchanged if the pokes do not continue each other, or if it was at no time the content
+  /// of the code.
   [[nodiscard]] std::vector<std::byte> bytes_before(size_t number, Ip ip, Bytes read) const {
     std::vector<std::byte> copy(read.begin(), read.end());
     const auto found = pokes_.find(number);

@@ -11,8 +11,9 @@
 
 namespace ptd {
 
-/// Executable anonymous memory of a space, at addresses at which nothing executable was before, or a file. Linux records it when it becomes executable.
-/// Run-times that never have memory that is writable and executable write code to it before, so what they logged of it until then is its content.
+/// Executable anonymous memory of a space, at addresses at which nothing executable was before, or a file. Linux records it when it becomes
+/// executable. Run-times that never have memory that is writable and executable write code to it before, so what they logged of it until
+/// then is its content.
 struct MappedMemory {
   TimeNs since;
   uint64_t first = 0, end = 0;
@@ -24,7 +25,9 @@ struct MappedMemory {
 /// The fresh memory of one space, while what was logged of its code is passed in order of time. Not thread-safe.
 class FreshMemory {
  public:
-  explicit FreshMemory(std::vector<MappedMemory> memory) : memory_(std::move(memory)) { std::ranges::stable_sort(memory_, {}, &MappedMemory::since); }
+  explicit FreshMemory(std::vector<MappedMemory> memory) : memory_(std::move(memory)) {
+    std::ranges::stable_sort(memory_, {}, &MappedMemory::since);
+  }
   /// Calls show(memory) for what has become executable by `until`, each once.
   template <typename Show>
   void pass(TimeNs until, const Show& show) {

@@ -69,8 +69,10 @@ bool KernelImage::add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, 
   }
   if (any_added && symbols.empty()) image.add_symbol_file(text_path(), files.vmlinux, (*elf)->build_id());
   if (any_added) {
-    warnings.push_back("code of the guest's kernel is read from " + files.vmlinux +
-                       " and marked assumed, because a kernel patches itself at boot (a copy of the guest's /proc/kcore beside its kallsyms has the code that ran)");
+    warnings.push_back(
+        "code of the guest's kernel is read from " + files.vmlinux +
+        " and marked assumed, because a kernel patches itself at boot (a copy of the guest's /proc/kcore beside its kallsyms has the code "
+        "that ran)");
   }
   return any_added;
 }
@@ -86,7 +88,8 @@ bool KernelImage::add_guest_to(ImageBuild& image, const GuestFiles& files, std::
   struct stat info {};
   if (!files.kcore.empty() && ::stat(files.kcore.c_str(), &info) == 0) {
     const CodeFamily traced = image.source.family();
-    auto ranges = is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, traced, text_of(symbols, modules)) : read_kcore(files.kcore, traced);
+    auto ranges =
+        is_whole_memory(files.kcore) ? read_running_kcore(files.kcore, traced, text_of(symbols, modules)) : read_kcore(files.kcore, traced);
     has_code = ranges.ok() && !ranges->empty();
     if (has_code) copied = *ranges;
     if (has_code) add_copies(image, std::move(*ranges), files.kcore, modules, {}, {kTimeMin, kTimeMax});

@@ -54,8 +54,8 @@ std::string first_of(const std::set<std::string>& paths) {
 }  // namespace
 
 MappedPath wanted_of(const UserMapping& mapping, const std::vector<std::string>* roots) {
-  return {mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots, mapping.pid, mapping.ip.value, mapping.from.value,
-          mapping.file_id, mapping.shared};
+  return {mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots,
+          mapping.pid,  mapping.ip.value, mapping.from.value,        mapping.file_id,    mapping.shared};
 }
 
 int64_t written_at_ns(const std::string& recording) {
@@ -131,7 +131,8 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
 }
 
 // A file without a build id would give its names to all mappings of its path.
-bool ImageBuild::is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last, const FoundCode& found) {
+bool ImageBuild::is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last,
+                             const FoundCode& found) {
   if (last == nullptr || last == &mapping || !mapping.label.empty()) return false;
   if (found.status != CodeStatus::replaced && found.status != CodeStatus::wrong_build_id) return false;
   const auto [known, is_new] = used_without_id_.try_emplace(mapping.path);
@@ -152,8 +153,8 @@ void ImageBuild::report_unmappable(const UserMapping& mapping) {
   finding.space = mapping.space;
   finding.ip = mapping.ip;
   finding.time = {mapping.from, mapping.from};
-  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + ": a mapping of process " + std::to_string(mapping.pid) + " with " +
-                 std::to_string(mapping.size_bytes) + " bytes does not fit into the address space: ignored";
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + ": a mapping of process " + std::to_string(mapping.pid) +
+                 " with " + std::to_string(mapping.size_bytes) + " bytes does not fit into the address space: ignored";
   builder.add_finding(std::move(finding));
 }
 
@@ -226,8 +227,10 @@ void ImageBuild::doubt_written(const UserMapping& mapping) {
   finding.space = mapping.space;
   finding.ip = mapping.ip;
   finding.time = {mapping.from, kTimeMax};
-  finding.what = (mapping.label.empty() ? mapping.path : mapping.label) + ": process " + std::to_string(mapping.pid) +
-                 " could write to its code: a private mapping of it was writable and executable. No record says what was written: the file's code is used and marked assumed";
+  finding.what =
+      (mapping.label.empty() ? mapping.path : mapping.label) + ": process " + std::to_string(mapping.pid) +
+      " could write to its code: a private mapping of it was writable and executable. No record says what was written: the file's code is "
+      "used and marked assumed";
   builder.add_finding(std::move(finding));
 }
 

@@ -26,12 +26,12 @@ struct UserMapping {
   TimeNs from;           ///< mapped since
   int32_t pid = -1;
   FileId file_id;
-  bool shared = false;   ///< MAP_SHARED
-  bool assumed = false;  ///< it is a guess that this file is mapped there
-  bool again = false;    ///< anonymous memory, or a file's, that was mapped there before
+  bool shared = false;        ///< MAP_SHARED
+  bool assumed = false;       ///< it is a guess that this file is mapped there
+  bool again = false;         ///< anonymous memory, or a file's, that was mapped there before
   bool was_writable = false;  ///< a private mapping that is, or was, writable and executable: the program may have changed its code
   bool now_writable = false;  ///< a file's that was mapped there before, and was not writable
-  std::string label = {};  ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
+  std::string label = {};     ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
 
 /// Returns the mapping as CodeSource wants it. `roots`: see MappedPath.
@@ -45,8 +45,8 @@ class ImageBuild {
   LoggedBuilder builder;
   CodeSource source;
 
-  /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath. `last`: the last
-  /// mapping of the same path in the recording. If its file is used and is not that of this mapping, this one's path gets the ending
+  /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath. `last`: the
+  /// last mapping of the same path in the recording. If its file is used and is not that of this mapping, this one's path gets the ending
   /// " (replaced)", because names and lines of the file are not its own.
   void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr, const UserMapping* last = nullptr);
   /// Reports a mapping that does not fit into the address space, which add_mapping() ignores; once for each path.
@@ -88,12 +88,14 @@ class ImageBuild {
   std::vector<NamedRange> ranges_;
   std::vector<Extent> given_;
   std::vector<SymbolFile> symbol_files_;
-  std::set<std::pair<std::string, std::string>> named_;  // (path, build id) of symbol_files_
+  std::set<std::pair<std::string, std::string>> named_;                                      // (path, build id) of symbol_files_
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ElfFile>> elf_files_;  // of sections, by (path, build id)
   CodeModes modes_;
   std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
-  [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const { return named_.contains({section_path, build_id}); }
+  [[nodiscard]] bool has_symbol_file(const std::string& section_path, const std::string& build_id) const {
+    return named_.contains({section_path, build_id});
+  }
   void add_symbol_files(const Section& section, const MappedPath& wanted, const FoundCode& found);
   void append_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
   bool is_replaced(const UserMapping& mapping, const std::vector<std::string>* roots, const UserMapping* last, const FoundCode& found);
@@ -105,14 +107,15 @@ class ImageBuild {
   void note_machine(const std::string& path, const std::string& build_id, const ElfFile& elf);
   void leave_out(const UserMapping& mapping, TimeNs since);
   void doubt_written(const UserMapping& mapping);
-  std::map<std::string, bool> used_without_id_;                         // paths: whether the last mapping's file is used and has no build id
-  std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
-  std::set<std::string> written_;                                       // paths whose mappings programs may have written to
-  std::set<std::string> unmappable_;                                    // paths with a mapping that does not fit into the address space
-  std::set<std::pair<uint64_t, uint64_t>> examined_;                    // symbol files, by identity
-  std::set<std::string> damaged_;                                       // sentences
-  std::set<std::string> doubted_;                                       // paths whose files may not be the recorded ones, and are used
-  std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
+  // paths: whether the last mapping's file is used and has no build id.
+  std::map<std::string, bool> used_without_id_;
+  std::set<std::string> replaced_;                    // paths whose files are not the recorded ones, and are not used
+  std::set<std::string> written_;                     // paths whose mappings programs may have written to
+  std::set<std::string> unmappable_;                  // paths with a mapping that does not fit into the address space
+  std::set<std::pair<uint64_t, uint64_t>> examined_;  // symbol files, by identity
+  std::set<std::string> damaged_;                     // sentences
+  std::set<std::string> doubted_;                     // paths whose files may not be the recorded ones, and are used
+  std::set<std::string> kept_used_;                   // paths whose bytes came from a stash
   std::set<std::tuple<std::string, std::string, CodeStatus>> found_reported_;  // (path, build id) whose findings for that status are out
 };
 

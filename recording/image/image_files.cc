@@ -57,7 +57,8 @@ Result<std::vector<ImagePiece>> pieces_of(const RawImage& image, CodeFamily fami
   auto file = MappedFile::open(image.path);
   if (!file.ok()) return file.error();
   const auto elf = ElfFile::open(*file);
-  if (const std::string other = elf.ok() ? other_machine(family, (*elf)->machine()) : std::string(); !other.empty()) return bad(image, " " + other);
+  if (const std::string other = elf.ok() ? other_machine(family, (*elf)->machine()) : std::string(); !other.empty())
+    return bad(image, " " + other);
   if (!image.load_address) {
     if (!elf.ok()) return bad(image, ": no ELF file, so it needs the address of its first byte");
     if (!(*elf)->has_fixed_addresses()) return bad(image, ": the file may be loaded anywhere, so it needs an address");
@@ -75,7 +76,8 @@ Result<std::vector<ImagePiece>> pieces_of(const RawImage& image, CodeFamily fami
 
 bool may_be_memory(const ElfFile& elf, uint64_t address) {
   if (!elf.has_fixed_addresses() || !elf.fills_file()) return true;
-  return std::ranges::any_of(elf.segments(), [&](const ElfSegment& segment) { return segment.address - segment.file_offset_bytes == address; });
+  return std::ranges::any_of(elf.segments(),
+                             [&](const ElfSegment& segment) { return segment.address - segment.file_offset_bytes == address; });
 }
 
 }  // namespace ptd

@@ -19,8 +19,8 @@ namespace ptd {
 namespace {
 
 FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
-  return image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value,
-                            mapping.mapped_at.value, mapping.file_id});
+  return image.source.find(
+      {mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value, mapping.mapped_at.value, mapping.file_id});
 }
 
 /// Returns the time of a moment of the file's clock; of a clock that is not the recording's, when the file was mapped.
@@ -100,15 +100,17 @@ void report_hole(ImageBuild& image, const std::vector<DatedCode>& codes, const J
     if (!entry.code.move) numbers.emplace_back(entry.code.index, entry.time);
   }
   std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first == b.first; }), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
+                numbers.end());
   if (numbers.size() < kFewest) return;
   const uint64_t missing = numbers.back().first - numbers.front().first - (numbers.size() - 1);
   if (missing == 0 || missing > numbers.size() / kFewest) return;
   const auto hole = std::adjacent_find(numbers.begin(), numbers.end(), [](const auto& a, const auto& b) { return a.first + 1 != b.first; });
   image.builder.add_lost_window({hole->second, kTimeMax});
   report_jitdump(image, mapping, FindingKind::records_lost, hole->second,
-         std::to_string(missing) + (missing == 1 ? " number of a function is" : " numbers of functions are") + " missing, the first after " + std::to_string(hole->first) +
-             ": their code is missing, and code that was generated since is suspect");
+                 std::to_string(missing) + (missing == 1 ? " number of a function is" : " numbers of functions are") +
+                     " missing, the first after " + std::to_string(hole->first) +
+                     ": their code is missing, and code that was generated since is suspect");
 }
 
 // Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
@@ -143,11 +145,12 @@ struct JitRead {
   std::vector<DatedCode> codes;  ///< in file order
   bool dated = false;            ///< with the recording's clock
   bool intact = false;
-  bool all_later = false;        ///< than the recording
+  bool all_later = false;  ///< than the recording
 };
 
 /// Reads the file and dates its code. Nothing: it cannot be read, which is reported.
-std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, std::vector<std::string>& warnings) {
+std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock,
+                                  std::vector<std::string>& warnings) {
   JitRead read;
   read.found = find_jitdump(image, mapping);
   if (read.found.status != CodeStatus::found) {
@@ -182,7 +185,8 @@ std::optional<JitRead> read_codes(ImageBuild& image, const JitdumpMapping& mappi
 }
 
 /// Sorts the code that one process logged by time, and marks what its times do not prove.
-void check_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitWriter& writer, const JitRead& read, std::vector<DatedCode>& codes) {
+void check_codes(ImageBuild& image, const JitdumpMapping& mapping, const JitWriter& writer, const JitRead& read,
+                 std::vector<DatedCode>& codes) {
   if (read.dated && !writer.names_only) {
     repair_times(image, codes, mapping, writer.ended, read.all_later);
     mark_disorder(image, codes, mapping);
@@ -198,10 +202,13 @@ void check_header(ImageBuild& image, const JitdumpMapping& mapping, const JitClo
   if (read.dated) check_clock(image, read.codes, mapping, clock, begin == 0 ? kTimeMin : time_of(begin, read.header, mapping, clock));
 }
 
-/// Returns the number that the process which mapped a file has in it: another one than in the recording if the process runs in a PID namespace.
+/// Returns the number that the process which mapped a file has in it: another one than in the recording if the process runs in a PID
+/// namespace.
 int32_t own_number(const JitRead& read, const JitdumpMapping& mapping, const JitWriters& writers) {
   const auto number_of = [](uint32_t pid) { return static_cast<int32_t>(pid); };
-  const auto logs = [&](int32_t pid) { return std::ranges::any_of(read.codes, [&](const DatedCode& entry) { return number_of(entry.code.pid) == pid; }); };
+  const auto logs = [&](int32_t pid) {
+    return std::ranges::any_of(read.codes, [&](const DatedCode& entry) { return number_of(entry.code.pid) == pid; });
+  };
   const int32_t in_header = number_of(read.header.pid);
   if (read.codes.empty() || in_header == mapping.pid || writers.owners.contains(in_header) || logs(mapping.pid)) return mapping.pid;
   if (logs(in_header)) return in_header;
@@ -220,8 +227,9 @@ using JitParts = std::map<SpaceId, JitPart>;
 void report_unknown_writers(ImageBuild& image, const JitdumpMapping& mapping, uint64_t count, const JitCode& first) {
   if (count == 0) return;
   report_jitdump(image, mapping, FindingKind::records_lost, mapping.mapped_at,
-                 std::to_string(count) + (count == 1 ? " record is" : " records are") + " of other processes than " + std::to_string(mapping.pid) +
-                     " and its children, the first of process " + std::to_string(first.pid) + ": not used, and the code that they logged is missing");
+                 std::to_string(count) + (count == 1 ? " record is" : " records are") + " of other processes than " +
+                     std::to_string(mapping.pid) + " and its children, the first of process " + std::to_string(first.pid) +
+                     ": not used, and the code that they logged is missing");
 }
 
 /// Gives code to the processes that logged it.
@@ -315,8 +323,8 @@ class JitSpace {
     Bytes code;                        // the whole
   };
 
-  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Memory is fresh once after each file,
-  // and code that a file replaced is forgotten, so this takes a time of all code and memory.
+  // Anonymous memory that became executable by `until` has the code that was loaded there before, from then on too. Memory is fresh once
+  // after each file, and code that a file replaced is forgotten, so this takes a time of all code and memory.
   void pass(TimeNs until) {
     memory_.pass(until, [this](const MappedMemory& memory) {
       for (auto at = at_or_after(memory.first); at != live_.end() && at->first < memory.end;) {
@@ -332,7 +340,8 @@ class JitSpace {
   }
   void show(const Part& part, uint64_t first, uint64_t end, TimeNs since) {
     const uint64_t skip = std::min<uint64_t>(first - part.entry->code.address, part.code.size());
-    Section section = section_of(mapping_, *part.entry, found_, part.code.subspan(skip, std::min<uint64_t>(end - first, part.code.size() - skip)));
+    Section section =
+        section_of(mapping_, *part.entry, found_, part.code.subspan(skip, std::min<uint64_t>(end - first, part.code.size() - skip)));
     section.ip = Ip{first};
     section.size_bytes = end - first;
     section.live.first = since;
@@ -456,11 +465,14 @@ bool collect_names(std::string_view text, const std::function<bool(const PerfMap
 PerfMapNames add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files,
                           const AddressRanges& code) {
   std::vector<PerfMapLine> names;
-  const auto is_free = [&](const PerfMapLine& line) { return !is_kernel_half(Ip{line.address}) && !files.overlap(line.address, line.size_bytes); };
+  const auto is_free = [&](const PerfMapLine& line) {
+    return !is_kernel_half(Ip{line.address}) && !files.overlap(line.address, line.size_bytes);
+  };
   bool whole = collect_names(text, is_free, names);
   if (!whole) {  // names of memory that is known to hold code have priority
     std::vector<PerfMapLine> chosen;
-    whole = collect_names(text, [&](const PerfMapLine& line) { return is_free(line) && code.overlap(line.address, line.size_bytes); }, chosen);
+    whole = collect_names(
+        text, [&](const PerfMapLine& line) { return is_free(line) && code.overlap(line.address, line.size_bytes); }, chosen);
     if (!chosen.empty()) names = std::move(chosen);
   }
   AddressRanges places;

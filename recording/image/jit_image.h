@@ -12,11 +12,11 @@
 
 #include "image/source/jitdump.h"
 #include "ptdecode/time_conversion.h"
+#include "recording/image/fresh_memory.h"
 #include "recording/image/image_build.h"
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
 #include "recording/image/names/forked_spaces.h"
-#include "recording/image/fresh_memory.h"
 
 namespace ptd {
 
@@ -47,8 +47,8 @@ struct JitdumpFile {
   std::optional<JitdumpHeader> complete;  ///< of a file that contains all code from no file that the process ran: see kCompleteJitdump
 };
 [[nodiscard]] JitdumpFile file_of_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
-/// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `ended`: when its process ended. `warnings`: as
-/// below.
+/// Adds the code of a complete jitdump, as far as it is not that of the mapped files: see RanCode. `ended`: when its process ended.
+/// `warnings`: as below.
 void add_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, TimeNs ended, const Timeline& mappings,
                           std::vector<std::string>& warnings);
 /// A process that logs code into a jitdump.

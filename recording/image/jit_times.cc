@@ -21,7 +21,7 @@ bool is_before(TimeNs a, TimeNs b) {
 
 /// Returns the entries of a longest sequence whose times do not go back.
 std::vector<bool> in_order(const std::vector<DatedCode>& codes) {
-  std::vector<size_t> ends;                       // of the sequence of each length, the entry with the earliest time
+  std::vector<size_t> ends;  // of the sequence of each length, the entry with the earliest time
   std::vector<size_t> before(codes.size(), ~size_t{0});
   for (size_t i = 0; i < codes.size(); ++i) {
     const auto later = [&](TimeNs time, size_t entry) { return time < codes[entry].time; };
@@ -89,10 +89,11 @@ void repair_times(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdum
   }
   if (impossible == 0) return;
   for (DatedCode& entry : codes) entry.assumed = true;
-  report_jitdump(image, mapping, FindingKind::bad_record, mapping.mapped_at,
-         std::to_string(impossible) + " of " + std::to_string(codes.size()) +
-             " records have a time at which their process did not log code: the order in the file is used instead, and all code of the file "
-             "is assumed");
+  report_jitdump(
+      image, mapping, FindingKind::bad_record, mapping.mapped_at,
+      std::to_string(impossible) + " of " + std::to_string(codes.size()) +
+          " records have a time at which their process did not log code: the order in the file is used instead, and all code of the file "
+          "is assumed");
 }
 
 void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping, const JitClock& clock, TimeNs begin) {
@@ -109,7 +110,7 @@ void check_clock(ImageBuild& image, std::vector<DatedCode>& codes, const Jitdump
 void mark_disorder(ImageBuild& image, std::vector<DatedCode>& codes, const JitdumpMapping& mapping) {
   const std::vector<bool> ordered = in_order(codes);
   std::vector<bool> displaced(codes.size());
-  TimeNs before = kTimeMin;  // of the entries in order
+  TimeNs before = kTimeMin;                        // of the entries in order
   std::unordered_map<uint32_t, TimeNs> of_thread;  // the same, of each thread: it logs one record after the other
   for (size_t i = 0; i < codes.size(); ++i) {
     const auto own = of_thread.find(codes[i].code.tid);
@@ -161,20 +162,23 @@ void mark_equal_times(ImageBuild& image, std::vector<DatedCode>& codes, const Ji
   for (size_t first = 0, end = 0; first < codes.size(); first = end) {
     at_once.clear();
     for (end = first; end < codes.size() && codes[end].time == codes[first].time; ++end) at_once.push_back(&codes[end]);
-    std::stable_sort(at_once.begin(), at_once.end(), [](const DatedCode* a, const DatedCode* b) { return a->code.address < b->code.address; });
+    std::stable_sort(at_once.begin(), at_once.end(),
+                     [](const DatedCode* a, const DatedCode* b) { return a->code.address < b->code.address; });
     DatedCode* widest = nullptr;  // of those before: the one that ends last
     for (DatedCode* entry : at_once) {
       if (widest != nullptr && overlap(widest->code, entry->code) && !same(widest->code, entry->code)) {
         mark(*widest);
         mark(*entry);
       }
-      if (widest == nullptr || entry->code.address + entry->code.size_bytes > widest->code.address + widest->code.size_bytes) widest = entry;
+      if (widest == nullptr || entry->code.address + entry->code.size_bytes > widest->code.address + widest->code.size_bytes)
+        widest = entry;
     }
   }
   if (marked != 0)
     report_jitdump(image, mapping, FindingKind::bad_record, mapping.mapped_at,
-           std::to_string(marked) + " functions have the time of another one at the same address: nothing says which of them ran when, so "
-                                    "they are assumed");
+                   std::to_string(marked) +
+                       " functions have the time of another one at the same address: nothing says which of them ran when, so "
+                       "they are assumed");
 }
 
 }  // namespace ptd

@@ -17,14 +17,15 @@ namespace {
 
 constexpr uint16_t kKsymbolBpf = 1, kKsymbolOol = 2;
 constexpr uint32_t kMaxOolBytes = 1U << 20;  // of one name: a page of slots, a trampoline
-// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then, or until a record says that the
-// memory holds something else.
+// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then, or until a
+// record says that the memory holds something else.
 constexpr uint64_t kUnregisterGraceNs = 100'000'000;
 constexpr uint64_t kMaxSymbolBytes = 1U << 20;
 const std::string kKernelName = kKernelTextPath;
 
 bool is_kernel_text(const std::string& path) {
-  return path.starts_with(kKernelName) || path.starts_with("[guest.kernel.kallsyms") || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";
+  return path.starts_with(kKernelName) || path.starts_with("[guest.kernel.kallsyms") || path.starts_with("[kernel]") ||
+         path == "[kernel.vmlinux]";
 }
 
 TimeNs plus(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
@@ -101,8 +102,8 @@ std::string KernelImage::module_name(const std::string& bracketed) const {
   return machine_ == 0 ? bracketed : "[guest." + bracketed.substr(1, bracketed.size() - 2) + suffix_ + "]";
 }
 
-void KernelImage::add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source, const std::vector<KernelModule>& modules,
-                             const perfio::Features& features, Interval taken) const {
+void KernelImage::add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source,
+                             const std::vector<KernelModule>& modules, const perfio::Features& features, Interval taken) const {
   std::erase_if(ranges, [](const MemoryRange& range) { return !is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value; });
   if (const Extents contradicted = remove_overlaps(ranges); !contradicted.empty()) {
     Finding finding;
@@ -181,8 +182,9 @@ const perfio::MmapRecord* KernelImage::kernel_map() const {
 }
 
 // Whether the text is of the recorded boot. Reports a contradiction. Removes from `ranges` the kernel's data that copies before have.
-bool KernelImage::is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
-                            const std::vector<KernelModule>& modules, std::vector<std::string>& warnings) {
+bool KernelImage::is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges,
+                            const std::vector<KernelSymbol>& symbols, const std::vector<KernelModule>& modules,
+                            std::vector<std::string>& warnings) {
   const perfio::MmapRecord* kernel = kernel_map();
   KernelTextCopy text = kernel_text_in(path, ranges, symbols, modules, Ip{kernel == nullptr ? 0 : kernel->file_offset_bytes});
   (void)remove_overlaps(text.ranges);
@@ -199,8 +201,8 @@ bool KernelImage::is_usable(ImageBuild& image, const std::string& path, std::vec
   return true;
 }
 
-bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
-                           Names& names, std::vector<std::string>& warnings) {
+bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken, Names& names,
+                           std::vector<std::string>& warnings) {
   CutLine cut_line;
   std::vector<KernelSymbol> symbols = read_kallsyms(dir + "/kallsyms", &cut_line);
   if (!are_of_this_boot(image, dir + "/kallsyms", symbols, warnings, " and the code beside it are")) return false;
@@ -216,7 +218,8 @@ bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, 
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
   if (ranges.ok() && !is_usable(image, dir + "/kcore", *ranges, symbols, modules, warnings)) return false;
   report_modules(image, dir + "/modules", dir + "/kallsyms", compare_modules(modules, symbols), warnings);
-  names.is_cut = bound_names(image, dir + "/kallsyms", symbols, cut_line, modules, ranges.ok() ? *ranges : std::vector<MemoryRange>(), warnings);
+  names.is_cut =
+      bound_names(image, dir + "/kallsyms", symbols, cut_line, modules, ranges.ok() ? *ranges : std::vector<MemoryRange>(), warnings);
   names.symbols = std::move(symbols);
   if (!ranges.ok()) return false;
   report_modules(image, dir + "/modules", dir + "/kcore", compare_modules(modules, *ranges), warnings);
@@ -235,8 +238,8 @@ std::pair<Ip, uint64_t> surroundings_of(const std::vector<KernelModule>& modules
 
 }  // namespace
 
-// Why a dump is not of the recorded boot; "" if nothing says so. Randomised bases of the kernel differ by 64 KiB or more, and _stext is less than
-// that after _text.
+// Why a dump is not of the recorded boot; "" if nothing says so. Randomised bases of the kernel differ by 64 KiB or more, and _stext is
+// less than that after _text.
 std::string KernelImage::contradiction_of(const KernelDump& dump, const perfio::Features& features) const {
   constexpr uint64_t kMostHeadBytes = 0x10000;
   const std::string recorded = kernel_build_id(features);
@@ -246,7 +249,8 @@ std::string KernelImage::contradiction_of(const KernelDump& dump, const perfio::
   if (kernel == nullptr) return {};
   const uint64_t reference = kernel->file_offset_bytes, most = reference_symbol(*kernel) == "_stext" ? 0 : kMostHeadBytes;
   if (reference == 0 || (dump.stext >= reference && dump.stext - reference <= most)) return {};
-  return "of another boot: it has _stext at " + address_text(dump.stext) + ", and the recording " + reference_symbol(*kernel) + " at " + address_text(reference);
+  return "of another boot: it has _stext at " + address_text(dump.stext) + ", and the recording " + reference_symbol(*kernel) + " at " +
+         address_text(reference);
 }
 
 bool KernelImage::add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken,
@@ -298,9 +302,8 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   add_copies(image, *ranges, root + "/proc/kcore", modules, features, {copies.last_record, kTimeMax});
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
   add_names(image, root + "/proc/kallsyms", warnings);
-  warnings.push_back(
-      "the recording contains no copy of the kernel's text; it is read from " + root +
-      "/proc/kcore, because this machine has not rebooted since: later changes without a record are not seen");
+  warnings.push_back("the recording contains no copy of the kernel's text; it is read from " + root +
+                     "/proc/kcore, because this machine has not rebooted since: later changes without a record are not seen");
   return true;
 }
 
@@ -355,13 +358,16 @@ void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& fea
   }
 }
 
-/// Whether the reference symbol of the recording's kernel mapping has the recorded address in a kallsyms file. It has in every copy of the same
-/// boot; kallsyms of another kernel, or of another boot with other randomised addresses, would give wrong names. Reports a contradiction.
+/// Whether the reference symbol of the recording's kernel mapping has the recorded address in a kallsyms file. It has in every copy of the
+/// same boot; kallsyms of another kernel, or of another boot with other randomised addresses, would give wrong names. Reports a
+/// contradiction.
 bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                    std::vector<std::string>& warnings, const std::string& unused) const {
-  const bool has_addresses = std::any_of(symbols.begin(), symbols.end(), [](const KernelSymbol& s) { return is_kernel_half(Ip{s.address}); });
+  const bool has_addresses =
+      std::any_of(symbols.begin(), symbols.end(), [](const KernelSymbol& s) { return is_kernel_half(Ip{s.address}); });
   if (!has_addresses && is_regular_file(path)) {
-    const char* remedy = machine_ == 0 ? "functions of the kernel have no names (record as root" : "functions of the guest's kernel have no names (copy it as the guest's root";
+    const char* remedy = machine_ == 0 ? "functions of the kernel have no names (record as root"
+                                       : "functions of the guest's kernel have no names (copy it as the guest's root";
     warnings.push_back(path + " has no addresses: " + remedy + ", with the sysctl kernel.kptr_restrict 0 or 1)");
   }
   for (const perfio::MmapRecord& map : maps_) {
@@ -371,8 +377,9 @@ bool KernelImage::are_of_this_boot(ImageBuild& image, const std::string& path, c
     Finding finding;
     finding.kind = FindingKind::file_changed;
     finding.ip = Ip{map.file_offset_bytes};
-    finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + address_text(address) + ", and the recording at " +
-                   address_text(map.file_offset_bytes) + "; its names" + (unused.empty() ? " are" : unused) + " not used";
+    finding.what = path + " is of another kernel or another boot: it has " + reference + " at " + address_text(address) +
+                   ", and the recording at " + address_text(map.file_offset_bytes) + "; its names" + (unused.empty() ? " are" : unused) +
+                   " not used";
     warnings.push_back(finding.what);
     image.builder.add_finding(std::move(finding));
     return false;
@@ -390,7 +397,8 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, std::vec
 }
 
 bool KernelImage::bound_names(ImageBuild& image, const std::string& path, std::vector<KernelSymbol>& symbols, const CutLine& cut,
-                              const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges, std::vector<std::string>& warnings) const {
+                              const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges,
+                              std::vector<std::string>& warnings) const {
   const std::string why = remove_cut_names(symbols, cut, modules, ranges);
   add_module_ends(symbols, modules);
   if (why.empty()) return false;
@@ -403,9 +411,10 @@ bool KernelImage::bound_names(ImageBuild& image, const std::string& path, std::v
   return true;
 }
 
-/// Reports modules that the list has at other addresses than what was read with it: their code and their functions may have names of others.
-void KernelImage::report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
-                                 std::vector<std::string>& warnings) const {
+/// Reports modules that the list has at other addresses than what was read with it: their code and their functions may have names of
+/// others.
+void KernelImage::report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path,
+                                 const WrongModules& wrong, std::vector<std::string>& warnings) const {
   if (wrong.count == 0) return;
   Finding finding;
   finding.kind = FindingKind::file_changed;

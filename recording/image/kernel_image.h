@@ -8,9 +8,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "image/source/elf_file.h"
 #include "image/source/kernel/cut_names.h"
 #include "image/source/kernel/kallsyms.h"
-#include "image/source/elf_file.h"
 #include "image/source/kernel/kernel_dump.h"
 #include "image/source/kernel/module_check.h"
 #include "image/source/kernel/text_evidence.h"
@@ -87,7 +87,8 @@ class KernelImage {
   [[nodiscard]] const perfio::MmapRecord* kernel_map() const;
   bool is_usable(ImageBuild& image, const std::string& path, std::vector<MemoryRange>& ranges, const std::vector<KernelSymbol>& symbols,
                  const std::vector<KernelModule>& modules, std::vector<std::string>& warnings);
-  bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken, std::vector<std::string>& warnings);
+  bool add_dump(ImageBuild& image, const perfio::Features& features, const std::string& path, TimeNs taken,
+                std::vector<std::string>& warnings);
   [[nodiscard]] std::string contradiction_of(const KernelDump& dump, const perfio::Features& features) const;
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
@@ -102,8 +103,9 @@ class KernelImage {
   [[nodiscard]] bool are_of_this_boot(ImageBuild& image, const std::string& path, const std::vector<KernelSymbol>& symbols,
                                       std::vector<std::string>& warnings, const std::string& unused = {}) const;
   /// Removes names that a cut list has no end of, adds the ends of modules, and reports a cut. Returns whether the list is cut.
-  bool bound_names(ImageBuild& image, const std::string& path, std::vector<KernelSymbol>& symbols, const CutLine& cut, const std::vector<KernelModule>& modules,
-                   const std::vector<MemoryRange>& ranges, std::vector<std::string>& warnings) const;
+  bool bound_names(ImageBuild& image, const std::string& path, std::vector<KernelSymbol>& symbols, const CutLine& cut,
+                   const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges,
+                   std::vector<std::string>& warnings) const;
   void report_modules(ImageBuild& image, const std::string& modules_path, const std::string& other_path, const WrongModules& wrong,
                       std::vector<std::string>& warnings) const;
   [[nodiscard]] uint64_t created_bytes(Ip ip, Interval live) const;
@@ -112,7 +114,8 @@ class KernelImage {
 
   void add_copies(ImageBuild& image, std::vector<MemoryRange> ranges, const std::string& source, const std::vector<KernelModule>& modules,
                   const perfio::Features& features, Interval taken) const;
-  bool add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, const std::vector<KernelSymbol>& symbols, std::vector<std::string>& warnings);
+  bool add_guest_vmlinux(ImageBuild& image, const GuestFiles& files, const std::vector<KernelSymbol>& symbols,
+                         std::vector<std::string>& warnings);
   /// Returns the name of a module's code, from its name in brackets.
   [[nodiscard]] std::string module_name(const std::string& bracketed) const;
   uint32_t machine_ = 0;  // 0: the host
@@ -132,12 +135,12 @@ class KernelImage {
   };
   std::vector<NameEnd> ends_;                               // of names that no record gave
   std::map<uint64_t, std::map<TimeNs, uint64_t>> created_;  // by address and time: size
-  std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
+  std::vector<Removal> removals_;                           // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   CodePokes code_pokes_;  // of generated code, by number in lives_
   std::unordered_set<std::string> named_modules_;
   std::map<std::string, std::string> generated_modules_;  // that kallsyms has for generated code, by name
-  std::vector<KernelSymbol> dumped_symbols_;  // of the first dump that has names
+  std::vector<KernelSymbol> dumped_symbols_;              // of the first dump that has names
   Ip breakpoint_entry_;
   bool has_copy_ = false;
   TextEvidence evidence_;

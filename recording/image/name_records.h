@@ -40,8 +40,9 @@ class NameRecords {
       if (records.has_end && records.end.size_bytes != 0) visit(Ip{address}, records.ended, records.end);
     }
   }
-  /// Returns when and how far a name of a list is valid. `size_bytes`: up to the next name. Code of BPF, probes and trampolines has its names from
-  /// records, except what was there before the first of them; of a module, a list has the names that records of its address leave over.
+  /// Returns when and how far a name of a list is valid. `size_bytes`: up to the next name. Code of BPF, probes and trampolines has its
+  /// names from records, except what was there before the first of them; of a module, a list has the names that records of its address
+  /// leave over.
   [[nodiscard]] std::vector<Part> parts_of(const KernelSymbol& symbol, uint64_t size_bytes, uint64_t page_bytes) const {
     const bool generated = is_generated(symbol.module);
     const auto here = by_address_.lower_bound(symbol.address);
@@ -49,7 +50,8 @@ class NameRecords {
     if (generated) {
       const auto next = recorded ? std::next(here) : here;
       if (next != by_address_.end()) size_bytes = std::min(size_bytes, next->first - symbol.address);
-      if (symbol.module != kBpf) size_bytes = std::min(size_bytes, page_bytes);  // [Linux] kernel/kprobes.c, "kprobe_insn_page_size"; a trampoline is shorter
+      // [Linux] kernel/kprobes.c, "kprobe_insn_page_size"; a trampoline is shorter.
+      if (symbol.module != kBpf) size_bytes = std::min(size_bytes, page_bytes);
     }
     if (!recorded) return {{{}, size_bytes}};
     const Records& records = here->second;
@@ -75,7 +77,7 @@ class NameRecords {
     std::set<std::string> names;
     Interval lives;  ///< from the first record to the end of the last name
     bool has_end = false;
-    Part end;        ///< of the name before the first record, `ended`
+    Part end;  ///< of the name before the first record, `ended`
     std::string ended;
   };
   std::map<uint64_t, Records> by_address_;

@@ -13,9 +13,9 @@
 
 namespace ptd {
 
-/// A cpu writes context switches, text pokes and names of functions to a ring in the order of their times, because no thread preempts it meanwhile
-/// (linux kernel/events/core.c, "perf_iterate_sb"), and perf keeps the order of each ring in the file. A ring whose other records are out of order is
-/// not used: perf writes overwritable rings from the last record to the first. Not thread-safe.
+/// A cpu writes context switches, text pokes and names of functions to a ring in the order of their times, because no thread preempts it
+/// meanwhile (linux kernel/events/core.c, "perf_iterate_sb"), and perf keeps the order of each ring in the file. A ring whose other records
+/// are out of order is not used: perf writes overwritable rings from the last record to the first. Not thread-safe.
 class PokeOrder {
  public:
   struct Record {

@@ -18,8 +18,8 @@ class RanCode {
   /// `mappings`: what the records map, without generated code.
   RanCode(const Timeline& mappings, SpaceId space) : mappings_(mappings), space_(space) {}
 
-  /// Calls add(section) for the parts of [ip, ip + code.size()) that are other than what the timeline has at `time`. Call in order of time; `code`
-  /// must outlive this.
+  /// Calls add(section) for the parts of [ip, ip + code.size()) that are other than what the timeline has at `time`. Call in order of time;
+  /// `code` must outlive this.
   void add(Ip ip, const CodeBytes& code, TimeNs time, const std::function<void(Section)>& add);
 
  private:

@@ -9,8 +9,8 @@
 
 namespace ptd {
 
-/// A balanced (AVL) tree of immutable nodes. A copy takes constant time and memory. A change creates the nodes on the path to it, and copies keep
-/// the old ones. The caller keeps ranges disjoint. Copies may be used on different threads.
+/// A balanced (AVL) tree of immutable nodes. A copy takes constant time and memory. A change creates the nodes on the path to it, and
+/// copies keep the old ones. The caller keeps ranges disjoint. Copies may be used on different threads.
 class SharedRanges {
  public:
   struct Range {

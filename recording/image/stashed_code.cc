@@ -105,8 +105,8 @@ std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& s
       if (!identity.empty()) (*stash)->note_use(identity);
     } else if (entries.error().code != ErrorCode::not_found) {
       kept->note({entries.error().code,
-                  path + "/recordings/" + identity + ": the list of this recording's files is damaged, so they are not used: " +
-                      entries.error().message,
+                  path + "/recordings/" + identity +
+                      ": the list of this recording's files is damaged, so they are not used: " + entries.error().message,
                   entries.error().offset_bytes});
     }
     kept->stashes_.push_back(std::move(*stash));
@@ -141,8 +141,7 @@ StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
 int64_t StashedCode::saved_at_ns(const MappedPath& wanted) {
   constexpr int64_t kSecond = 1'000'000'000;
   int64_t earliest_s = 0;
-  for (const Mapping* mapping : entries_of(wanted))
-    earliest_s = earliest_s == 0 ? mapping->made_s : std::min(earliest_s, mapping->made_s);
+  for (const Mapping* mapping : entries_of(wanted)) earliest_s = earliest_s == 0 ? mapping->made_s : std::min(earliest_s, mapping->made_s);
   return std::clamp<int64_t>(earliest_s, 0, std::numeric_limits<int64_t>::max() / kSecond) * kSecond;
 }
 

@@ -90,7 +90,8 @@ void ProcessCode::finish() {
     for (const LldbModule& module : modules_) {
       for (const ElfSegment& segment : module.elf->segments()) {
         const uint64_t first = segment.address + module.bias;
-        if (segment.file_size_bytes == 0 || first / kPageBytes > number || (first + segment.file_size_bytes - 1) / kPageBytes < number) continue;
+        if (segment.file_size_bytes == 0 || first / kPageBytes > number || (first + segment.file_size_bytes - 1) / kPageBytes < number)
+          continue;
         for (uint64_t i = 0; i < kPageBytes; ++i) {
           const uint64_t address = number * kPageBytes + i;
           if (!page.known[i] || address - first >= segment.file_size_bytes) continue;
@@ -115,7 +116,8 @@ void ProcessCode::fill(const Page& page, Run& run, size_t count) const {
     const bool known = into < code.size();
     const size_t size = std::min<uint64_t>(count, known ? code.size() - into : kUnknownBytes);
     if (known) {
-      run.bytes.insert(run.bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(into), code.begin() + static_cast<std::ptrdiff_t>(into + size));
+      run.bytes.insert(run.bytes.end(), code.begin() + static_cast<std::ptrdiff_t>(into),
+                       code.begin() + static_cast<std::ptrdiff_t>(into + size));
     } else {
       run.bytes.insert(run.bytes.end(), size, kInt3);
     }
@@ -162,7 +164,9 @@ Result<std::string> ProcessCode::other_code(bool is_64bit) const {
   const std::vector<Run> code = runs();
   if (code.empty()) return std::string();
   if (code.size() > ElfWriter::kMostRegions)
-    return Error{ErrorCode::too_large, "the code that ran has " + std::to_string(code.size()) + " pieces, more than an ELF file holds: choose a part with --time", 0};
+    return Error{ErrorCode::too_large,
+                 "the code that ran has " + std::to_string(code.size()) + " pieces, more than an ELF file holds: choose a part with --time",
+                 0};
   constexpr uint16_t kX86_64 = 62, kI386 = 3;  // e_machine, elf(5)
   ElfWriter elf(is_64bit ? kX86_64 : kI386, is_64bit);
   for (const Run& run : code) elf.add_region(run.first, run.bytes.size(), run.bytes);

@@ -1,4 +1,5 @@
-// ProcessCode: the code that one process, or the kernel, executed, in the form that LLDB's trace bundle has: one content for each address. Private to recording.
+// ProcessCode: the code that one process, or the kernel, executed, in the form that LLDB's trace bundle has: one content for each address.
+// Private to recording.
 #pragma once
 
 #include <array>

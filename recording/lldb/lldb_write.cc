@@ -13,10 +13,10 @@
 #include "image/base/whole_file.h"
 #include "ptdecode/flow_cursor.h"
 #include "recording/bundle/bundle_scan.h"
-#include "recording/lldb/lldb_code.h"
 #include "recording/data/image_log.h"
 #include "recording/data/json_text.h"
 #include "recording/data/recording_data.h"
+#include "recording/lldb/lldb_code.h"
 
 namespace ptd {
 namespace {
@@ -81,7 +81,8 @@ class NewFolder {
   std::string path_, temporary_;
 };
 
-/// The same conversion for TSCs of 56 bits, which are all that LLDB knows. Limitation: in a trace in which they wrap, it is that of one side.
+/// The same conversion for TSCs of 56 bits, which are all that LLDB knows. Limitation: in a trace in which they wrap, it is that of one
+/// side.
 TimeConversion lldb_clock(const TimeConversion& time) {
   if (!time.valid() || !time.cap_user_time_short) return time;
   TimeConversion made = time;
@@ -101,7 +102,8 @@ uint64_t lldb_tsc(const TimeConversion& time, uint64_t ns) {
 
 class LldbWriter {
  public:
-  LldbWriter(const Recording& recording, LldbReport& report) : recording_(recording), data_(data_of(recording)), report_(report), kernel_(recording) {}
+  LldbWriter(const Recording& recording, LldbReport& report)
+      : recording_(recording), data_(data_of(recording)), report_(report), kernel_(recording) {}
 
   Status check() const;
   Status scan(Interval time);
@@ -120,7 +122,8 @@ class LldbWriter {
     size_t operator()(const Seen& seen) const { return (uint64_t{static_cast<uint32_t>(seen.pid)} << 32 | seen.node) * 0x9E3779B97F4A7C15; }
   };
   [[nodiscard]] bool has_cpus() const { return recording_.streams().front().cpu >= 0; }
-  void take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table, std::unordered_set<Seen, SeenHash>& seen);
+  void take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table,
+                   std::unordered_set<Seen, SeenHash>& seen);
   Process& process(int32_t pid) { return processes_.try_emplace(pid, recording_).first->second; }
   Status write_trace(const NewFolder& folder, uint32_t stream, const std::string& name);
   [[nodiscard]] std::string switches(int32_t cpu) const;
@@ -142,7 +145,8 @@ class LldbWriter {
 Status LldbWriter::check() const {
   const std::vector<StreamInfo>& streams = recording_.streams();
   if (streams.empty()) return Error{ErrorCode::not_recorded, "the recording has no trace", 0};
-  if (!data_.arm.empty()) return Error{ErrorCode::unsupported_trace, "LLDB's bundle holds Intel PT only, and this is a trace of CoreSight", 0};
+  if (!data_.arm.empty())
+    return Error{ErrorCode::unsupported_trace, "LLDB's bundle holds Intel PT only, and this is a trace of CoreSight", 0};
   std::set<std::pair<int32_t, int32_t>> seen;
   for (const StreamInfo& stream : streams) {
     if (stream.cpu < 0 && stream.tid < 0)
@@ -150,14 +154,17 @@ Status LldbWriter::check() const {
     if ((stream.cpu >= 0) != has_cpus())
       return Error{ErrorCode::unsupported, "LLDB's bundle holds traces of threads or traces of cpus, and this recording has both", 0};
     if (!seen.emplace(stream.cpu, stream.tid).second)
-      return Error{ErrorCode::unsupported, "LLDB's bundle holds one trace for each thread or cpu, and this recording has several for one", 0};
+      return Error{ErrorCode::unsupported, "LLDB's bundle holds one trace for each thread or cpu, and this recording has several for one",
+                   0};
   }
   if (has_cpus() && !data_.decoder.config.time.valid())
-    return Error{ErrorCode::not_recorded, "LLDB's bundle needs the conversion of TSC to time for traces of cpus, and the recording has none", 0};
+    return Error{ErrorCode::not_recorded,
+                 "LLDB's bundle needs the conversion of TSC to time for traces of cpus, and the recording has none", 0};
   return {};
 }
 
-void LldbWriter::take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table, std::unordered_set<Seen, SeenHash>& seen) {
+void LldbWriter::take_blocks(std::span<const Block> blocks, const FlowCursor& cursor, const BlockTable& table,
+                             std::unordered_set<Seen, SeenHash>& seen) {
   const int32_t pid = cursor.context().pid;
   const uint64_t count = instructions_of(blocks);
   report_.instructions += count;
@@ -177,18 +184,20 @@ Status LldbWriter::scan(Interval time) {
     const SegmentSpan& span = spans_.emplace_back(spans_of(recording_, stream, time));
     std::unordered_set<Seen, SeenHash> seen;
     FlowCursor cursor;
-    const Status status = recording_.decode(stream, span.first, span.end, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-      has_trace = has_trace || segment.time.overlaps(time);
-      cursor.begin(batch);
-      for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
-        if (item == FlowItem::blocks) take_blocks(cursor.blocks(), cursor, decoder.blocks(), seen);
-      }
-      return true;
-    });
+    const Status status =
+        recording_.decode(stream, span.first, span.end, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+          has_trace = has_trace || segment.time.overlaps(time);
+          cursor.begin(batch);
+          for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+            if (item == FlowItem::blocks) take_blocks(cursor.blocks(), cursor, decoder.blocks(), seen);
+          }
+          return true;
+        });
     if (!status) return status;
   }
   if (!has_trace) return Error{ErrorCode::bad_time_window, "the recording has no trace at that time", 0};
-  const bool has_user = std::any_of(processes_.begin(), processes_.end(), [](const auto& each) { return each.second.code.has_user_code(); });
+  const bool has_user =
+      std::any_of(processes_.begin(), processes_.end(), [](const auto& each) { return each.second.code.has_user_code(); });
   report_.is_kernel = has_cpus() && !has_user && kernel_.has_other_code();
   if (report_.is_kernel) report_.left_out_instructions = 0;
   for (auto& [pid, each] : processes_) each.code.finish();
@@ -207,8 +216,9 @@ Status LldbWriter::check_code() const {
   if (first == nullptr) return {};
   const std::string when = has_cpus() || data_.decoder.config.time.valid() ? " at " + seconds(first->when) + " s" : "";
   return Error{ErrorCode::unsupported,
-               "LLDB's bundle holds one content for each address, and " + std::to_string(conflicts) + " blocks of code that ran have another: the code at " +
-                   hex_text(first->ip.value) + " " + first->what + " (here" + when + "). Choose a part of the recording with --time, or write a bundle of ptdecode",
+               "LLDB's bundle holds one content for each address, and " + std::to_string(conflicts) +
+                   " blocks of code that ran have another: the code at " + hex_text(first->ip.value) + " " + first->what + " (here" + when +
+                   "). Choose a part of the recording with --time, or write a bundle of ptdecode",
                0};
 }
 
@@ -293,7 +303,8 @@ Status LldbWriter::write_modules(const NewFolder& folder, const ProcessCode& cod
     if (is_new) {
       copy->second = copy_name(module.path, ++report_.files);
       const Bytes content = module.elf->file()->bytes();
-      if (Status status = folder.write(copy->second, {reinterpret_cast<const char*>(content.data()), content.size()}); !status) return status;
+      if (Status status = folder.write(copy->second, {reinterpret_cast<const char*>(content.data()), content.size()}); !status)
+        return status;
     }
     json.open('{');
     json.pair("systemPath", module.path);

@@ -29,8 +29,8 @@ struct LldbReport {
 ///
 /// The format has Intel PT, one content for each address of a process, and either a trace for each thread, or one for each cpu with its
 /// context switches. The code that ran is compared with what LLDB will read, so that LLDB never follows other code than the recording's.
-/// Errors: those of Recording::open; unsupported_trace for another trace; not_recorded without the times that traces of cpus need, or without
-/// threads; unsupported if code that ran has several contents; bad_time_window; already_exists; those of writing.
+/// Errors: those of Recording::open; unsupported_trace for another trace; not_recorded without the times that traces of cpus need, or
+/// without threads; unsupported if code that ran has several contents; bad_time_window; already_exists; those of writing.
 [[nodiscard]] Result<LldbReport> write_lldb_bundle(const OpenRequest& options, const LldbOptions& bundle);
 
 }  // namespace ptd

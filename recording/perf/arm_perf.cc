@@ -28,14 +28,16 @@ AuxBreak break_behind(uint64_t flags) {
 
 bool is_raw(uint64_t flags) { return (flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw; }
 
-/// Whether these bytes hold no trace: zeros, [ETE] "Ignore packet" (the kernel's TRBE driver), in frames id 0 and [linux] coresight_barrier_pkt.
+/// Whether these bytes hold no trace: zeros, [ETE] "Ignore packet" (the kernel's TRBE driver), in frames id 0 and [linux]
+/// coresight_barrier_pkt.
 bool is_padding(Bytes bytes, bool raw) {
   constexpr std::array kBarrier = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0x7f}};
   const std::byte other{raw ? uint8_t{0x70} : uint8_t{1}};
   while (!bytes.empty()) {
     const Bytes word = bytes.first(std::min(bytes.size(), kBarrier.size()));
     const bool is_barrier = !raw && std::equal(word.begin(), word.end(), kBarrier.begin(), kBarrier.end());
-    if (!is_barrier && std::any_of(word.begin(), word.end(), [&](std::byte byte) { return byte != std::byte{0} && byte != other; })) return false;
+    if (!is_barrier && std::any_of(word.begin(), word.end(), [&](std::byte byte) { return byte != std::byte{0} && byte != other; }))
+      return false;
     bytes = bytes.subspan(word.size());
   }
   return true;
@@ -48,7 +50,8 @@ std::bitset<128> ids_in(Bytes frames) {
   return ids;
 }
 
-/// The ids with which user code runs. A kernel without CONFIG_PID_IN_CONTEXTIDR writes none, so that they are 0, which is no thread of user code.
+/// The ids with which user code runs. A kernel without CONFIG_PID_IN_CONTEXTIDR writes none, so that they are 0, which is no thread of user
+/// code.
 struct UserIds {
   bool any = false, real = false;
   bool by_vmid = false;
@@ -112,13 +115,15 @@ std::vector<Finding> ArmPerf::findings() const {
 void ArmPerf::on_record(const perfio::Record& record) {
   events_.add(record);
   const perfio::SampleId& id = record.sample_id;
-  const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
+  const bool tells_start = std::holds_alternative<perfio::ItraceStartRecord>(record.payload) ||
+                           std::holds_alternative<perfio::AuxOutputHwIdRecord>(record.payload);
   if (tells_start && id.has_time) started_ = std::min(started_, TimeNs{id.time});
   if (std::holds_alternative<perfio::ItraceStartRecord>(record.payload) && id.has_time) {
     if (id.cpu >= 0) starts_[{id.cpu, -1}].push_back(TimeNs{id.time});
     starts_[{-1, id.tid}].push_back(TimeNs{id.time});
   }
-  has_switches_ = has_switches_ || std::holds_alternative<perfio::SwitchRecord>(record.payload) || std::holds_alternative<perfio::SchedSwitchSample>(record.payload);
+  has_switches_ = has_switches_ || std::holds_alternative<perfio::SwitchRecord>(record.payload) ||
+                  std::holds_alternative<perfio::SchedSwitchSample>(record.payload);
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
     pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}, id.id});
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
@@ -158,7 +163,8 @@ size_t ArmPerf::slot_of(size_t base, int32_t tid) {
   return known->second;
 }
 
-/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are per sink; otherwise of all.
+/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are per sink; otherwise of
+/// all.
 std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) {
   const auto own = hw_ids_.find(cpu);
   const bool by_sink = own != hw_ids_.end() && own->second.has_sink;
@@ -229,7 +235,9 @@ void ArmPerf::add_homeless(const std::string& what, RecordingData& data) {
 void ArmPerf::check_cpus(const perfio::EtmInfo& info) {
   std::set<int32_t> known;
   for (const perfio::EtmCpu& cpu : info.cpus) {
-    if (!known.insert(cpu.cpu).second) add_finding({cpu.cpu, -1}, "AUXTRACE_INFO describes its trace unit twice: the trace of another cpu may be missing or shown as its own");
+    if (!known.insert(cpu.cpu).second)
+      add_finding({cpu.cpu, -1},
+                  "AUXTRACE_INFO describes its trace unit twice: the trace of another cpu may be missing or shown as its own");
   }
   for (const auto& [cpu, told] : hw_ids_) {
     if (!known.contains(cpu)) add_finding({cpu, -1}, "AUX_OUTPUT_HW_ID names its trace unit, which AUXTRACE_INFO does not describe");
@@ -254,7 +262,8 @@ std::vector<AuxRange> ArmPerf::ranges_of(RingKey ring) {
   return std::move(named.ranges);
 }
 
-/// Adds bytes of a payload that no AUX record names, unless they are padding: as one piece, in the format of the record next to them. Null: of all.
+/// Adds bytes of a payload that no AUX record names, unless they are padding: as one piece, in the format of the record next to them. Null:
+/// of all.
 void ArmPerf::add_without_record(const Payload& payload, Ring& ring, uint64_t from, uint64_t to, const Piece* neighbour) {
   const Bytes bytes = payload.bytes.subspan(from, to - from);
   Piece all;
@@ -288,8 +297,8 @@ void ArmPerf::add_payload(const Payload& payload, Ring& ring) {
   if (at < payload.bytes.size()) add_without_record(payload, ring, at, payload.bytes.size(), neighbour);
 }
 
-/// The ranges that a snapshot of a ring holds whole, each byte once. What is left of a record that is larger than the snapshot is its end. With
-/// the flag, the offset of a record is that of its end ([linux] perf_aux_output_end()).
+/// The ranges that a snapshot of a ring holds whole, each byte once. What is left of a record that is larger than the snapshot is its end.
+/// With the flag, the offset of a record is that of its end ([linux] perf_aux_output_end()).
 std::vector<AuxRange> ArmPerf::ranges_held(const Payload& payload) const {
   std::vector<AuxRange> held;
   const uint64_t size = payload.bytes.size();
@@ -336,8 +345,8 @@ void ArmPerf::lose_between(const Ring& ring, const Payload& payload, uint64_t fr
   if (from < to && range != ring.named.end() && range->first < to) lose(payload, pieces_[range->record]);
 }
 
-/// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once, one for each stretch
-/// without a hole, which an AUX record may name as a whole.
+/// Replaces the payloads of a ring that repeat or contradict each other or are not in order: by offset, each byte once, one for each
+/// stretch without a hole, which an AUX record may name as a whole.
 void ArmPerf::order_payloads(std::vector<std::shared_ptr<const void>>& owners) {
   std::map<RingKey, std::vector<AuxPayload>> rings;
   for (const Payload& one : payloads_) rings[ring_of(one)].push_back({one.offset_bytes, one.size_bytes, one.bytes, one.idx});
@@ -380,8 +389,8 @@ void ArmPerf::remove_padding() {
   }
 }
 
-/// Whether the events that write trace are attached to tasks. Old versions of perf write no ID_INDEX; they set enable_on_exec for a program that they start, unless
-/// it records whole cpus.
+/// Whether the events that write trace are attached to tasks. Old versions of perf write no ID_INDEX; they set enable_on_exec for a program
+/// that they start, unless it records whole cpus.
 bool ArmPerf::is_of_tasks() const {
   bool is_indexed = false;
   for (const Piece& piece : pieces_) {
@@ -393,8 +402,9 @@ bool ArmPerf::is_of_tasks() const {
   return !is_indexed && attrs_ != nullptr && std::ranges::any_of(*attrs_, starts_program);
 }
 
-/// The task that leaves a cpu writes the AUX record of the trace since the one before, and ITRACE_START when the trace begins. A switch between tasks that
-/// inherited one event writes neither ([linux] context_equiv()): the trace may begin with the task of the AUX record before.
+/// The task that leaves a cpu writes the AUX record of the trace since the one before, and ITRACE_START when the trace begins. A switch
+/// between tasks that inherited one event writes neither ([linux] context_equiv()): the trace may begin with the task of the AUX record
+/// before.
 void ArmPerf::add_aux_threads(ContextTrack& contexts) const {
   std::map<int32_t, std::vector<ContextTrack::Switch>> records;
   for (const Piece& piece : pieces_) {
@@ -417,8 +427,8 @@ void ArmPerf::add_aux_threads(ContextTrack& contexts) const {
   contexts.sort();
 }
 
-/// Sets what names the threads of the flow. Without ids, AUX records do if the events are attached to tasks. Those of a whole cpu, like its ITRACE_START,
-/// name only the task that happened to run; what the others do needs records of switches, which are better than AUX records.
+/// Sets what names the threads of the flow. Without ids, AUX records do if the events are attached to tasks. Those of a whole cpu, like its
+/// ITRACE_START, name only the task that happened to run; what the others do needs records of switches, which are better than AUX records.
 void ArmPerf::find_threads(bool has_times, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
   UserIds ids;
@@ -426,7 +436,9 @@ void ArmPerf::find_threads(bool has_times, RecordingData& data) {
   for (size_t i = 0; i < data.streams.size() && follow.names != arm::ContextNames::none; ++i) ids.look(data.streams[i], data.arm[i].config);
   if (ids.any && !ids.real) {
     follow.names = arm::ContextNames::none;
-    data.warnings.emplace_back("the trace names no threads: user code has context id 0, as the kernel writes none without CONFIG_PID_IN_CONTEXTIDR; the records of each cpu name them");
+    data.warnings.emplace_back(
+        "the trace names no threads: user code has context id 0, as the kernel writes none without CONFIG_PID_IN_CONTEXTIDR; the records "
+        "of each cpu name them");
   }
   if (follow.names != arm::ContextNames::none) return;
   if (!is_of_tasks()) {
@@ -486,11 +498,11 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.time = data.decoder.config.time;
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
   if (use_time && !virtual_time && has_timestamps && data.decoder.config.time.valid())
-    data.warnings.emplace_back("the flow has no times: the metadata do not say that all timestamps count the kernel's virtual counter (TS_SOURCE 1)");
+    data.warnings.emplace_back(
+        "the flow has no times: the metadata do not say that all timestamps count the kernel's virtual counter (TS_SOURCE 1)");
   find_threads(data.arm_follow.use_time && has_timestamps, data);
   if (unread_ids_ != 0)
-    data.warnings.push_back(std::to_string(unread_ids_) +
-                            " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");
+    data.warnings.push_back(std::to_string(unread_ids_) + " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");
   if (homeless_bytes_ != 0) add_homeless(std::to_string(homeless_bytes_) + " bytes of trace belong to no known cpu", data);
   if (const std::string strangers = sources_.tell_strangers(); !strangers.empty()) add_homeless(strangers, data);
 }

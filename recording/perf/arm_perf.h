@@ -55,7 +55,7 @@ class ArmPerf {
   struct Ring {
     uint64_t bytes = 0;  ///< so far
     const Payload* last = nullptr;
-    std::vector<AuxRange> named;   ///< by records of `pieces_`; empty if the kernel overwrites the ring
+    std::vector<AuxRange> named;                               ///< by records of `pieces_`; empty if the kernel overwrites the ring
     std::map<std::pair<uint64_t, uint64_t>, Bytes> snapshots;  ///< of a ring that is overwritten: what was added of each range
     uint64_t unnamed_bytes = 0, first_unnamed = 0;             ///< without padding; offset of the first
   };
@@ -89,11 +89,11 @@ class ArmPerf {
   std::vector<Payload> payloads_;
   std::map<RingKey, std::vector<TimeNs>> starts_;  // ITRACE_START records; sorted by finish()
   std::map<RingKey, TimeNs> written_;              // of each ring: up to which time its trace was added
-  bool overwritten_ = false;  // the kernel overwrites its rings, of which the file has snapshots
+  bool overwritten_ = false;                       // the kernel overwrites its rings, of which the file has snapshots
   std::vector<Finding> findings_;
   std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id
   ArmSources sources_;
-  std::vector<Slot> slots_;  // of each source; those of the metadata come first
+  std::vector<Slot> slots_;    // of each source; those of the metadata come first
   TimeNs started_ = kTimeMax;  // when tracing started: of the first ITRACE_START or AUX_OUTPUT_HW_ID record
   size_t bases_ = 0;
   std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot

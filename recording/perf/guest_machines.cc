@@ -48,7 +48,8 @@ void warn_of_unreadable(const OpenRequest& options, std::vector<std::string>& wa
   const auto warn = [&warnings](const char* option, const std::string& path, const char* what) {
     warnings.push_back(std::string("--") + option + ": " + path + what + "; no code of guests is read from it");
   };
-  if (!options.guestmount.empty() && !std::filesystem::is_directory(options.guestmount, error)) warn("guestmount", options.guestmount, " is not a folder");
+  if (!options.guestmount.empty() && !std::filesystem::is_directory(options.guestmount, error))
+    warn("guestmount", options.guestmount, " is not a folder");
   for (const auto& [option, path] : {std::pair("guestkallsyms", &options.guestkallsyms), std::pair("guestmodules", &options.guestmodules),
                                      std::pair("guestvmlinux", &options.guestvmlinux)}) {
     if (!path->empty() && ::access(path->c_str(), R_OK) != 0) warn(option, *path, " cannot be read");
@@ -104,7 +105,8 @@ GuestMachine* GuestMachines::find(uint32_t machine) {
   return nullptr;
 }
 
-void GuestMachines::add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs, std::vector<std::string>& warnings) {
+void GuestMachines::add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs,
+                                std::vector<std::string>& warnings) {
   constexpr std::string_view kGuestCopy = "kcore_dir__";
   for (const std::string& dir : kcore_dirs) {
     const std::string name = std::filesystem::path(dir).filename().string();
@@ -128,7 +130,8 @@ void GuestMachines::add_sources(const OpenRequest& options, const std::vector<st
       for (const auto& [pid, root] : folders_) (void)of(pid);
     }
     if (folders_.empty() && !error)
-      warnings.push_back("--guestmount: no folder in " + options.guestmount + " is named after the process that runs a guest (DIR/PID); no code is read from it");
+      warnings.push_back("--guestmount: no folder in " + options.guestmount +
+                         " is named after the process that runs a guest (DIR/PID); no code is read from it");
   }
   if (options.guestkallsyms.empty() && options.guestmodules.empty() && options.guestvmlinux.empty()) return;
   if (GuestMachine* machine = of(0)) machine->is_named = true;
@@ -181,8 +184,9 @@ void GuestMachines::add_code(const OpenRequest& options, GuestMachine& machine, 
     add_absent(image, machine.guest, machine.kernel.text_path(), Ip{kKernelFirst}, ~uint64_t{0} - kKernelFirst, kNoKernel);
   } else if (!machine.has_records) {  // a copy cannot show a change that was undone, or made after it
     image.builder.add_lost_window(kernel_of_machine(machine.guest.machine), {kTimeMin, kTimeMax});
-    data.warnings.push_back("the recording has no records of the guest of " + machine.kernel.text_path() +
-                            ", so changes of its kernel's code are unknown: its code is marked suspect (perf inject --guest-data inserts them)");
+    data.warnings.push_back(
+        "the recording has no records of the guest of " + machine.kernel.text_path() +
+        ", so changes of its kernel's code are unknown: its code is marked suspect (perf inject --guest-data inserts them)");
   }
   if (!machine.has_records)
     add_absent(image, machine.guest, "[guest.user" + suffix_of(machine.guest) + "]", Ip{kUserFirst}, kUserBytes, kNoRecords);
@@ -203,8 +207,8 @@ void GuestMachines::add_folders(std::vector<std::string>& warnings, const std::u
     }
   }
   if (unused != 0)
-    warnings.push_back("--guestmount: the recording has no processes for " + std::to_string(unused) + " of the " + std::to_string(folders_.size()) +
-                       " folders, so no guest uses them (the first is " + first + ")");
+    warnings.push_back("--guestmount: the recording has no processes for " + std::to_string(unused) + " of the " +
+                       std::to_string(folders_.size()) + " folders, so no guest uses them (the first is " + first + ")");
 }
 
 void GuestMachines::warn_of_refused(std::vector<std::string>& warnings) const {
@@ -217,19 +221,22 @@ void GuestMachines::warn_of_refused(std::vector<std::string>& warnings) const {
     list += (list.empty() ? "" : ", ") + (pid == 0 ? std::string("--guestkallsyms and the like") : std::to_string(pid));
   }
   if (refused_.size() > kListed) list += ", ...";
-  warnings.push_back("only " + std::to_string(kMostGuests) + " guests can be told apart: " + (refused_.size() == kMostRefused ? "at least " : "") +
+  warnings.push_back("only " + std::to_string(kMostGuests) +
+                     " guests can be told apart: " + (refused_.size() == kMostRefused ? "at least " : "") +
                      std::to_string(refused_.size()) + " more have no code, and their flow is a gap (processes " + list +
                      "); decode them with a --guestmount folder that holds their folders only");
 }
 
-void GuestMachines::finish(const OpenRequest& options, ImageBuild& image, RecordingData& data, const std::unordered_map<int32_t, int32_t>& pids) {
+void GuestMachines::finish(const OpenRequest& options, ImageBuild& image, RecordingData& data,
+                           const std::unordered_map<int32_t, int32_t>& pids) {
   add_folders(data.warnings, pids);
   add_cpus(data, pids);
   warn_of_refused(data.warnings);
   for (auto& [pid, machine] : by_pid_) {
     const auto is_of_guest = [guest = machine.guest.pid](const auto& thread) { return thread.second == guest; };
     if (!machine.roots.empty() && !machine.has_records && std::ranges::none_of(pids, is_of_guest))
-      data.warnings.push_back("--guestmount: the recording has no process " + std::to_string(pid) + ", so no guest uses " + machine.roots.front());
+      data.warnings.push_back("--guestmount: the recording has no process " + std::to_string(pid) + ", so no guest uses " +
+                              machine.roots.front());
     add_guest(data.contexts, machine.guest);
     add_code(options, machine, image, data);
   }

@@ -19,12 +19,12 @@ namespace ptd {
 struct GuestMachine {
   Guest guest;  ///< without a cpu
   KernelImage kernel;
-  std::string kcore_dir;           ///< of the recording; empty: none
-  std::vector<std::string> roots;  ///< of its file system
-  bool has_records = false;        ///< the recording holds records of the guest itself (perf inject --guest-data)
-  bool is_named = false;           ///< the user or the recording names its code
+  std::string kcore_dir;                                   ///< of the recording; empty: none
+  std::vector<std::string> roots;                          ///< of its file system
+  bool has_records = false;                                ///< the recording holds records of the guest itself (perf inject --guest-data)
+  bool is_named = false;                                   ///< the user or the recording names its code
   std::unordered_map<std::string, std::string> build_ids;  ///< of its files, by path
-  std::map<int32_t, bool> cpus_seen;  ///< guest cpus with a context switch
+  std::map<int32_t, bool> cpus_seen;                       ///< guest cpus with a context switch
 };
 
 /// Not thread-safe.
@@ -32,8 +32,8 @@ class GuestMachines {
  public:
   /// `kcore_dirs`: PerfReader::kcore_dirs().
   void add_sources(const OpenRequest& options, const std::vector<std::string>& kcore_dirs, std::vector<std::string>& warnings);
-  /// Returns the guest that process `pid` runs, which is added if it is new; 0: that of all processes that no other guest names. Null if there
-  /// are too many.
+  /// Returns the guest that process `pid` runs, which is added if it is new; 0: that of all processes that no other guest names. Null if
+  /// there are too many.
   GuestMachine* of(int32_t pid);
   [[nodiscard]] GuestMachine* find(uint32_t machine);
   /// Removes the build ids of guests from `features` and stores them.

@@ -1,5 +1,6 @@
-// Ranges of mapped memory while records are read: LatestMappings, the last mapping of each kind at an address; AnonymousRanges, the executable
-// anonymous memory of each space; MappedFiles, the files in each; WritableCode, the code of files that a program may have changed. Private to recording.
+// Ranges of mapped memory while records are read: LatestMappings, the last mapping of each kind at an address; AnonymousRanges, the
+// executable anonymous memory of each space; MappedFiles, the files in each; WritableCode, the code of files that a program may have
+// changed. Private to recording.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,8 @@
 
 namespace ptd {
 
-/// Each kind has a map of disjoint ranges. A mapping replaces what it covers, so adding n mappings takes a time of n log n. Not thread-safe.
+/// Each kind has a map of disjoint ranges. A mapping replaces what it covers, so adding n mappings takes a time of n log n. Not
+/// thread-safe.
 class LatestMappings {
  public:
   /// The kernel names anonymous memory by its pages.
@@ -165,7 +167,8 @@ class AnonymousRanges {
 /// The files that are mapped at each address. Not thread-safe.
 class MappedFiles {
  public:
-  /// Adds mapping number `index` and returns it in pieces. compare(number) returns, as MappedBefore, how the last mapping at a place compares with it.
+  /// Adds mapping number `index` and returns it in pieces. compare(number) returns, as MappedBefore, how the last mapping at a place
+  /// compares with it.
   template <typename Compare>
   std::vector<MappedPiece> add(SpaceId space, uint64_t first, uint64_t size_bytes, size_t index, const Compare& compare) {
     SharedRanges& ranges = ranges_[space];
@@ -175,7 +178,8 @@ class MappedFiles {
     const auto put = [&](uint64_t to, MappedBefore before) {
       if (to <= at) return;
       const bool again = before != MappedBefore::other, now_writable = before == MappedBefore::now_writable;
-      if (pieces.empty() || pieces.back().again != again || pieces.back().now_writable != now_writable) pieces.push_back({at, 0, again, now_writable});
+      if (pieces.empty() || pieces.back().again != again || pieces.back().now_writable != now_writable)
+        pieces.push_back({at, 0, again, now_writable});
       pieces.back().size_bytes += to - at;
       at = to;
     };
@@ -200,15 +204,16 @@ class MappedFiles {
   std::map<SpaceId, SharedRanges> ranges_;
 };
 
-/// The parts of private file mappings that have been writable and executable at once, in each space. Taking the permission away again changes no
-/// bytes. Not thread-safe.
+/// The parts of private file mappings that have been writable and executable at once, in each space. Taking the permission away again
+/// changes no bytes. Not thread-safe.
 class WritableCode {
  public:
   struct Piece {
     uint64_t first = 0, size_bytes = 0;
     bool was_writable = false;  ///< now or before
   };
-  static constexpr size_t kMostPieces = 16;  ///< of one mapping: one that would have more is writable as a whole, which bounds memory and time
+  /// Of one mapping: one that would have more is writable as a whole, which bounds memory and time.
+  static constexpr size_t kMostPieces = 16;
 
   /// Adds a mapping of `content` (a number for each file and place, 0: no file) and returns it in pieces.
   std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, uint64_t content, bool writable) {

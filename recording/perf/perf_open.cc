@@ -42,8 +42,7 @@ void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, I
   const uint32_t type = info.pmu_type, n = info.tsc_ctc_ratio_n, d = info.tsc_ctc_ratio_d;
   if (perfio::correct_pmu_type(reader.attrs(), reader.features().pmu_types, info)) {
     report("names PMU type " + std::to_string(type) + ", which is not that of the Intel PT event: " +
-           (info.pmu_type != type ? "that has type " + std::to_string(info.pmu_type)
-                                  : "decoded without the config of the Intel PT event"));
+           (info.pmu_type != type ? "that has type " + std::to_string(info.pmu_type) : "decoded without the config of the Intel PT event"));
   }
   if (perfio::correct_masks(info)) report("has other masks of timing bits than the intel_pt PMU: those of the PMU are used");
   if (n < d || (n != 0 && d == 0)) {  // [SDM] "CPUID.15H": the TSC is a multiple of the crystal clock
@@ -52,7 +51,9 @@ void correct_info(const perfio::PerfReader& reader, perfio::IntelPtInfo& info, I
   }
   const perfio::IntelPtConfig event = perfio::intel_pt_config(info, reader.attrs());
   if (event.mtc && n == 0 && d == 0) {  // perf before 4.3, or a damaged record
-    report("does not contain the ratio of TSC and crystal clock: MTC packets are not used, and times between TSC packets are those of the TSC packet before");
+    report(
+        "does not contain the ratio of TSC and crystal clock: MTC packets are not used, and times between TSC packets are those of the TSC "
+        "packet before");
   }
 }
 
@@ -98,8 +99,8 @@ bool uses_monotonic_clock(const perfio::PerfReader& reader) {
   return false;
 }
 
-void fill_time(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, ClockWitness& witness,
-               ImageBuild& image, RecordingData& data) {
+void fill_time(const perfio::PerfReader& reader, const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record,
+               ClockWitness& witness, ImageBuild& image, RecordingData& data) {
   witness.finish(reader);
   ChosenTime chosen = choose_time(info, record, witness);
   data.decoder.config.time = chosen.time;
@@ -137,12 +138,16 @@ void check_flow(const perfio::PerfReader& reader, const perfio::IntelPtInfo& inf
   size_t excluded = 0;
   for (const AuxStream& stream : data.streams) excluded += count_excluded(stream, event.branch);
   if (excluded > kMostDamaged) {
-    data.warnings.push_back("the recording contradicts itself: by the event's config it was made " + without + ", but the trace has such packets: decoded with them");
+    data.warnings.push_back("the recording contradicts itself: by the event's config it was made " + without +
+                            ", but the trace has such packets: decoded with them");
     return;
   }
   data.decoder.config.has_flow = false;
-  data.warnings.push_back("recorded " + without + ": no flow is decoded, " + (event.branch ? "as nothing tells which way conditional branches went. Events are; `ptdecode packets` lists the targets of other branches"
-                                                                                           : "but events are: PTWRITE, power, frequency"));
+  data.warnings.push_back(
+      "recorded " + without + ": no flow is decoded, " +
+      (event.branch
+           ? "as nothing tells which way conditional branches went. Events are; `ptdecode packets` lists the targets of other branches"
+           : "but events are: PTWRITE, power, frequency"));
 }
 
 void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) {
@@ -150,7 +155,8 @@ void warn_of_other_clock(const perfio::PerfReader& reader, RecordingData& data) 
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
 }
 
-// What contradicts the clocks: the period of MTC packets, and timestamps of CoreSight, counts of the system counter that TIME_CONV converts.
+// What contradicts the clocks: the period of MTC packets, and timestamps of CoreSight, counts of the system counter that TIME_CONV
+// converts.
 void report_clocks(const ClockWitness& witness, bool use_time, ImageBuild& image, RecordingData& data) {
   if (!data.period_contradicts.empty()) {
     Finding finding;
@@ -191,8 +197,9 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, I
                             " records of virtual machine guests are ignored: they do not say which guest");
   }
   if (fold.refused_guest_records() != 0) {
-    data.warnings.push_back(std::to_string(fold.refused_guest_records()) + " records of virtual machine guests are ignored: they are of more than " +
-                            std::to_string(kMostGuests) + " guests");
+    data.warnings.push_back(std::to_string(fold.refused_guest_records()) +
+                            " records of virtual machine guests are ignored: they are of more than " + std::to_string(kMostGuests) +
+                            " guests");
   }
 }
 
@@ -239,7 +246,9 @@ Error other_trace_error(const std::string& path, uint32_t type) {
 void find_places(RecordingData& data) {
   find_kernel_places(data);
   if (!data.decoder.time_switches || !data.decoder.config.has_flow) return;
-  data.warnings.emplace_back("no names of the kernel tell where __switch_to is: in the kernel, the thread changes at the first timing packet after its switch record");
+  data.warnings.emplace_back(
+      "no names of the kernel tell where __switch_to is: in the kernel, the thread changes at the first timing packet after its switch "
+      "record");
 }
 
 }  // namespace
@@ -276,7 +285,10 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (!info.valid && !etm.valid) {
     if (announced.other_trace != 0) return other_trace_error(options.path, announced.other_trace);
     if (!data.streams.empty())
-      report_info("is missing, so that the settings of the trace unit are not known: MTC packets are not used, and times between TSC packets are those of the TSC packet before", image, data);
+      report_info(
+          "is missing, so that the settings of the trace unit are not known: MTC packets are not used, and times between TSC packets are "
+          "those of the TSC packet before",
+          image, data);
   }
   if (announced.differ) report_info("is there twice, and the two differ: the settings of the trace unit may be wrong", image, data);
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode

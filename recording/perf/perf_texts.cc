@@ -110,12 +110,14 @@ struct ListedPath {
   FileId latest = {};    // the file of the last mapping
 };
 
-bool is_same_file(const FileId& a, const FileId& b) { return std::tie(a.inode, a.generation, a.maj, a.min) == std::tie(b.inode, b.generation, b.maj, b.min); }
+bool is_same_file(const FileId& a, const FileId& b) {
+  return std::tie(a.inode, a.generation, a.maj, a.min) == std::tie(b.inode, b.generation, b.maj, b.min);
+}
 
 std::string number_of(const FileId& file) { return std::to_string(file.inode); }
 
-// Returns why a mapping of the path may be of another file than the one with the listed build id, a sentence fragment; "" if nothing says so. Clears the
-// build id if it is known to be of another file.
+// Returns why a mapping of the path may be of another file than the one with the listed build id, a sentence fragment; "" if nothing says
+// so. Clears the build id if it is known to be of another file.
 std::string doubt_listed_id(const ListedPath& listed, UserMapping& mapping, const std::vector<std::string>* roots, ImageBuild& image) {
   if (mapping.file_id.inode == 0) return {};
   const MappedPath wanted = wanted_of(mapping, roots);
@@ -141,7 +143,8 @@ void report_listed_id(const UserMapping& mapping, std::string what, ImageBuild& 
 
 }  // namespace
 
-void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of, ImageBuild& image) {
+void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of,
+                          ImageBuild& image) {
   std::unordered_map<std::string, ListedPath> paths;
   for (const perfio::BuildIdEntry& entry : entries) {
     std::string build_id = normalize_build_id(perfio::build_id_hex(entry.build_id));
@@ -164,8 +167,8 @@ void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std:
       what += ": the recording lists several build ids for this path, and none of them is used";
     } else if (const std::string doubt = doubt_listed_id(*listed, *mapping, roots_of(mapping->pid), image); !doubt.empty()) {
       mapping->assumed = true;
-      what += ": the recording lists the build id of the file that was there at its end, and the mapped one (inode " + number_of(mapping->file_id) +
-              ") may be another: " + doubt + "; used and marked assumed";
+      what += ": the recording lists the build id of the file that was there at its end, and the mapped one (inode " +
+              number_of(mapping->file_id) + ") may be another: " + doubt + "; used and marked assumed";
     } else {
       continue;
     }

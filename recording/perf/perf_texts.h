@@ -1,4 +1,5 @@
-// Texts of perf: address filters as it passes them to the kernel, and in headers the processor and the build ids of paths. Private to recording.
+// Texts of perf: address filters as it passes them to the kernel, and in headers the processor and the build ids of paths. Private to
+// recording.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,10 @@ struct PerfFilter {
 /// The roots of a process's own file system; null if it has none.
 using RootsOf = std::function<const std::vector<std::string>*(int32_t pid)>;
 
-/// Gives each mapping without a build id the one that the header lists for its path. perf reads these from the files that are at the paths when the
-/// recording ends: a mapping of another file does not get it where this machine's file shows that. Where the records contradict it, the mapping is marked
-/// assumed, and a finding says why.
-void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of, ImageBuild& image);
+/// Gives each mapping without a build id the one that the header lists for its path. perf reads these from the files that are at the paths
+/// when the recording ends: a mapping of another file does not get it where this machine's file shows that. Where the records contradict
+/// it, the mapping is marked assumed, and a finding says why.
+void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of,
+                          ImageBuild& image);
 
 }  // namespace ptd

@@ -11,10 +11,10 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMostTscs = 4096;
-constexpr unsigned kTscBits = 56;              // of a TSC packet
-constexpr size_t kSearchedBytes = 64U << 10;   // of a payload, for its first PSB
-constexpr uint64_t kRecordNs = 1'000'000;      // by which a record may be early or late
-constexpr uint64_t kFarNs = 1'000'000'000;     // no order of writing explains this
+constexpr unsigned kTscBits = 56;             // of a TSC packet
+constexpr size_t kSearchedBytes = 64U << 10;  // of a payload, for its first PSB
+constexpr uint64_t kRecordNs = 1'000'000;     // by which a record may be early or late
+constexpr uint64_t kFarNs = 1'000'000'000;    // no order of writing explains this
 
 // The TSC of a PSB+, unless it may be that of a VMX guest.
 std::optional<uint64_t> tsc_of(Bytes psb_plus) {
@@ -119,8 +119,8 @@ void ClockWitness::add_trace(Bytes trace) {
   }
 }
 
-// The TSC wraps every 2^56 ticks (278 days at 3 GHz), so records that are a day off still tell which wrap it is. A reference may be no TSC: perf takes
-// one, other recorders any number.
+// The TSC wraps every 2^56 ticks (278 days at 3 GHz), so records that are a day off still tell which wrap it is. A reference may be no TSC:
+// perf takes one, other recorders any number.
 TimeConversion ClockWitness::for_packets(const TimeConversion& time) const {
   constexpr uint64_t kNear = uint64_t{1} << 48, kWrap = uint64_t{1} << kTscBits;
   if (!time.valid() || time.cap_user_time_short || tscs_.empty()) return time;
@@ -161,7 +161,9 @@ bool ClockWitness::is_far(Interval time) const {
 }
 
 std::string ClockWitness::told_apart(Interval trace) const {
-  const auto from_to = [](uint64_t first, uint64_t last) { return "from " + std::to_string(first) + " to " + std::to_string(last) + " ns"; };
+  const auto from_to = [](uint64_t first, uint64_t last) {
+    return "from " + std::to_string(first) + " to " + std::to_string(last) + " ns";
+  };
   return from_to(trace.first.value, trace.last.value) + ", but the records are " + from_to(records_.first_ns, records_.last_ns) +
          ": the conversion is wrong, and so are times and threads";
 }
@@ -193,7 +195,8 @@ ChosenTime choose_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRe
   }
   if (!chosen.time.valid()) chosen.time = {};
   if (chosen.time.valid() && witness.refutes(chosen.time)) {
-    add(FindingKind::clock_contradicts, "by the conversion from TSC to time, the trace is " + witness.told_apart(witness.trace_time(chosen.time)), chosen);
+    add(FindingKind::clock_contradicts,
+        "by the conversion from TSC to time, the trace is " + witness.told_apart(witness.trace_time(chosen.time)), chosen);
   }
   return chosen;
 }

@@ -13,8 +13,8 @@
 
 namespace ptd {
 
-/// Returns whether the records have another clock than the trace (-k). False if an emulator made the trace: its clock is that of the records.
-/// Limitation: a file that is cut does not say who made it.
+/// Returns whether the records have another clock than the trace (-k). False if an emulator made the trace: its clock is that of the
+/// records. Limitation: a file that is cut does not say who made it.
 [[nodiscard]] bool uses_other_clock(const perfio::PerfReader& reader);
 
 /// Collects what shows whether a conversion is right: the times of the records, and TSCs of the trace. Feed every record. Not thread-safe.
@@ -32,8 +32,8 @@ class ClockWitness {
   [[nodiscard]] bool is_far(Interval time) const;
   /// Returns the largest difference between two conversions at a TSC of the trace.
   [[nodiscard]] uint64_t difference_ns(const TimeConversion& a, const TimeConversion& b) const;
-  /// Returns `time`, but for TSCs of 56 bits if the processor's TSC has more or may get more: the times of the records give the upper bits, or if
-  /// these are of another clock, the reference of an AUXTRACE record.
+  /// Returns `time`, but for TSCs of 56 bits if the processor's TSC has more or may get more: the times of the records give the upper bits,
+  /// or if these are of another clock, the reference of an AUXTRACE record.
   [[nodiscard]] TimeConversion for_packets(const TimeConversion& time) const;
   [[nodiscard]] Interval trace_time(const TimeConversion& time) const;
   /// Returns the rest of a sentence on a conversion that puts the trace at other times than the records.
@@ -58,8 +58,8 @@ struct ChosenTime {
 };
 
 /// Chooses between the copies of the conversion in TIME_CONV (time_mult 0: none) and in AUXTRACE_INFO. perf fills both from one page of the
-/// kernel, whose values stay the same while a machine with an invariant TSC runs. If they differ, the one that the records' times agree with is used,
-/// else that of TIME_CONV.
+/// kernel, whose values stay the same while a machine with an invariant TSC runs. If they differ, the one that the records' times agree
+/// with is used, else that of TIME_CONV.
 [[nodiscard]] ChosenTime choose_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, const ClockWitness& witness);
 
 }  // namespace ptd

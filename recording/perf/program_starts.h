@@ -11,8 +11,8 @@
 
 namespace ptd {
 
-/// A process keeps its vdso until it calls exec, and the kernel maps another one after the program ([Linux] load_elf_binary()). ptdecode's emulator starts the
-/// trace of a thread once, and again in each program. Not thread-safe.
+/// A process keeps its vdso until it calls exec, and the kernel maps another one after the program ([Linux] load_elf_binary()). ptdecode's
+/// emulator starts the trace of a thread once, and again in each program. Not thread-safe.
 class ProgramStarts {
  public:
   /// A COMM record of exec, or the end of a process: what was known of it is of another program.

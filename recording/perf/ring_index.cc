@@ -30,8 +30,8 @@ void RingIndex::add(const perfio::Record& record) {
   }
 }
 
-// A guest numbers its rings as the host does, from 0. Where the guest's cpu is unknown, each event counts as a ring: its latest record is never later
-// than the ring's, so that times of lost records are too long rather than too short.
+// A guest numbers its rings as the host does, from 0. Where the guest's cpu is unknown, each event counts as a ring: its latest record is
+// never later than the ring's, so that times of lost records are too long rather than too short.
 uint64_t RingIndex::number_of_guest_ring(const Ring& ring, uint64_t id) {
   constexpr uint64_t kGuestRings = uint64_t{1} << 32;
   const uint64_t own = ring.vcpu >= 0 ? ring.number : id;

@@ -46,9 +46,10 @@ void note_error(const perfio::AuxtraceErrorRecord& error, ImageBuild& image) {
 }  // namespace
 
 SidebandFold::SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data)
-    : options_(options), image_(image), data_(data), task_switches_([this](int32_t cpu, TimeNs from, int32_t pid, int32_t tid) {
-        set_switch(cpu, from, context_of(pid, tid));
-      }) {}
+    : options_(options),
+      image_(image),
+      data_(data),
+      task_switches_([this](int32_t cpu, TimeNs from, int32_t pid, int32_t tid) { set_switch(cpu, from, context_of(pid, tid)); }) {}
 
 bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
   const uint64_t n = options.drop_nth_poke;
@@ -74,7 +75,8 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::SchedSwitchSample>) on_sched_switch(record, payload);
     if constexpr (std::is_same_v<T, perfio::ItraceStartRecord>) on_itrace_start(record, payload);
     if constexpr (std::is_same_v<T, perfio::TextPokeRecord>) on_text_poke(record, payload);
-    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>) note_order(record, false), kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>)
+      note_order(record, false), kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
     if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
@@ -118,21 +120,13 @@ void SidebandFold::on_damage(const perfio::ReadDamage& damage, const std::vector
   }
 }
 
-void SidebandFold::on_hole(const perfio::ReadDamage& damage, const perfio::ReadDamage::Hole& hole, Interval window) {
-  Finding finding;
-  finding.kind = FindingKind::records_lost;
-  finding.time = window;
-  finding.what = damage.name_of(hole.file) + " is damaged at byte " + std::to_string(hole.offset_bytes) + ": " + std::to_string(hole.size_bytes) +
-                 " bytes are skipped, records and trace";
-  image_.builder.add_lost_window(finding.time);
-  image_.builder.add_finding(std::move(finding));
-}
-
 void SidebandFold::note_time(const perfio::Record& record) {
   const TimeNs now = time_of(record);
   FileTimes& file = times_of(record.file);
   if (holes_ != nullptr && !holes_->empty()) {
-    const auto is_passed = [&record](const auto& hole) { return hole.file == record.file && hole.offset_bytes <= record.file_offset_bytes; };
+    const auto is_passed = [&record](const auto& hole) {
+      return hole.file == record.file && hole.offset_bytes <= record.file_offset_bytes;
+    };
     file.holes.add(record.sample_id.cpu, now, static_cast<size_t>(std::ranges::count_if(*holes_, is_passed)), file.latest);
   }
   last_time_ = std::max(last_time_, now);
@@ -194,14 +188,30 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   if (is_jitdump_path(map.path)) {
     const auto started = program_starts_.find(map.pid);
     jitdump_spaces_.insert(space);
-    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}, map.file_offset_bytes,
+    jitdumps_.push_back({space,
+                         map.path,
+                         time_of(record),
+                         map.pid,
+                         Ip{map.addr},
+                         {map.maj, map.min, map.inode},
+                         map.file_offset_bytes,
                          started == program_starts_.end() ? kTimeMin : started->second.back().time});
     return;
   }
   const bool shared = (map.flags & MAP_SHARED) != 0;
-  add_mapping({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-               normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode, map.inode_generation},
-               shared, false, false, !shared && (map.prot & PROT_WRITE) != 0});
+  add_mapping({space,
+               Ip{map.addr},
+               map.size_bytes,
+               map.file_offset_bytes,
+               map.path,
+               normalize_build_id(perfio::build_id_hex(map.build_id)),
+               time_of(record),
+               map.pid,
+               {map.maj, map.min, map.inode, map.inode_generation},
+               shared,
+               false,
+               false,
+               !shared && (map.prot & PROT_WRITE) != 0});
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
@@ -241,7 +251,8 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
   text_edits_.insert_or_assign(poke.addr, std::move(edit));
 }
 
-// The ring of an event that no ID_INDEX record names is that of its id: an event writes to one ring. One that several cpus write is not used.
+// The ring of an event that no ID_INDEX record names is that of its id: an event writes to one ring. One that several cpus write is not
+// used.
 void SidebandFold::note_order(const perfio::Record& record, bool is_poke, bool is_late) {
   const perfio::SampleId& sample = record.sample_id;
   if (!sample.has_time) return;
@@ -265,8 +276,8 @@ void SidebandFold::report_poke_order() {
     Finding finding;
     finding.kind = FindingKind::bad_record;
     finding.time = doubt.window;
-    finding.what = "TEXT_POKE at file offset " + std::to_string(doubt.offset_bytes) + ": its time contradicts the order of the records of cpu " +
-                   std::to_string(doubt.cpu);
+    finding.what = "TEXT_POKE at file offset " + std::to_string(doubt.offset_bytes) +
+                   ": its time contradicts the order of the records of cpu " + std::to_string(doubt.cpu);
     image_.builder.add_lost_window(kKernelSpace, doubt.window);
     image_.builder.add_finding(std::move(finding));
   }
@@ -281,7 +292,8 @@ void SidebandFold::add_text_edits() {
 // Copies cannot show a change that was undone between them.
 void SidebandFold::doubt_kernel() {
   image_.builder.add_lost_window(kKernelSpace, {kTimeMin, kTimeMax});
-  data_.warnings.push_back("arm64 kernels do not record changes of their code, and nothing else in the recording does: kernel code is marked suspect");
+  data_.warnings.push_back(
+      "arm64 kernels do not record changes of their code, and nothing else in the recording does: kernel code is marked suspect");
 }
 
 // LOST has its event's id in its payload, also where other records have none.
@@ -338,7 +350,8 @@ void SidebandFold::on_cut(const perfio::ReadDamage& damage, const perfio::ReadDa
   finding.kind = FindingKind::records_lost;
   finding.time = {times_of(cut.file).passed(), kTimeMax};
   const bool unfinished = damage.unfinished && cut.file == 0, in_header = damage.in_header && cut.file == 0;
-  const std::string name = damage.name_of(cut.file), at = std::to_string(cut.offset_bytes), lost = std::to_string(unread_bytes) + " bytes from there on are lost";
+  const std::string name = damage.name_of(cut.file), at = std::to_string(cut.offset_bytes),
+                    lost = std::to_string(unread_bytes) + " bytes from there on are lost";
   if (unfinished) {
     finding.what = "the recorder did not finish " + name + ": records and trace are read up to " +
                    (unread_bytes == 0 ? "its end at byte " + at + ", and later ones are missing" : "byte " + at + ", and the " + lost);
@@ -364,8 +377,8 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   const bool is_stored = (aux.flags & kAuxOverwrite) == 0;  // a ring that is overwritten is only stored on request
   if (aux.aux_size_bytes != 0) ++(is_stored ? stored_aux_ : overwritten_aux_);
   const int32_t ring_tid = rings_.stream_of(id, per_cpu_).second;
-  aux_ends_.push_back({id.cpu, ring_tid >= 0 ? ring_tid : id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record),
-                       is_stored ? aux.aux_size_bytes : 0});
+  aux_ends_.push_back({id.cpu, ring_tid >= 0 ? ring_tid : id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time,
+                       time_of(record), is_stored ? aux.aux_size_bytes : 0});
 }
 
 AuxStream& SidebandFold::stream_at(RingIndex::StreamKey key, uint32_t idx) {
@@ -401,8 +414,8 @@ const std::vector<std::string>* SidebandFold::roots_of(int32_t pid) const {
   return nullptr;
 }
 
-/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none. `latest`: the
-/// mappings before `index`. Those of the same kind are the same pages, announced again.
+/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none.
+/// `latest`: the mappings before `index`. Those of the same kind are the same pages, announced again.
 const UserMapping* SidebandFold::remapped(size_t index, const LatestMappings& latest) const {
   const UserMapping& now = mappings_[index];
   const LatestMappings::Kind kind = LatestMappings::kind_of(now.path);
@@ -415,18 +428,8 @@ const UserMapping* SidebandFold::remapped(size_t index, const LatestMappings& la
   return inside ? &before : nullptr;
 }
 
-// A guest's file is looked for in its own file system only, or by its build id.
-void SidebandFold::add_guest_mapping(UserMapping& mapping) {
-  static const std::vector<std::string> none;
-  const GuestMachine* machine = guests_.find(machine_of(mapping.space));
-  if (machine == nullptr) return;
-  const auto known = machine->build_ids.find(mapping.path);
-  if (mapping.build_id.empty() && known != machine->build_ids.end()) mapping.build_id = known->second;
-  image_.add_mapping(mapping, &machine->roots);
-}
-
-/// Whether a mapping of memory that was there before would hide code that a run-time gave: its new record shows a change of protection, which leaves the
-/// content. A copy of the memory says more.
+/// Whether a mapping of memory that was there before would hide code that a run-time gave: its new record shows a change of protection,
+/// which leaves the content. A copy of the memory says more.
 bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
   const auto announces = [this](SpaceId space) { return announced_.has(space); };
   if (announces(mapping.space) || forks_.find_above(mapping.space, announces) != kNoSpace) return true;
@@ -434,8 +437,8 @@ bool SidebandFold::hides_given_code(const UserMapping& mapping) const {
   return jitdump_spaces_.contains(mapping.space) && (!saved || saved->saved_at_ns(wanted_of(mapping, nullptr)) == 0);
 }
 
-/// Keeps what a process announced of a file's code that is mapped where it was before: this or the file may be the content then. Returns whether the
-/// rest of the code is as it was, too. What the process can write to from then on is assumed.
+/// Keeps what a process announced of a file's code that is mapped where it was before: this or the file may be the content then. Returns
+/// whether the rest of the code is as it was, too. What the process can write to from then on is assumed.
 bool SidebandFold::keeps_changes(const UserMapping& mapping) {
   const auto changes = [&](SpaceId space) { return announced_.changes(space, mapping.ip, mapping.size_bytes); };
   if (announced_.empty() || complete_spaces_.contains(mapping.space)) return false;
@@ -445,7 +448,8 @@ bool SidebandFold::keeps_changes(const UserMapping& mapping) {
 }
 
 void SidebandFold::fold_mappings(const perfio::Features& features) {
-  use_listed_build_ids(features.build_ids, mappings_, [this](int32_t pid) { return roots_of(pid); }, image_);
+  use_listed_build_ids(
+      features.build_ids, mappings_, [this](int32_t pid) { return roots_of(pid); }, image_);
   std::set<std::pair<int32_t, std::string>> told;
   std::unordered_map<std::string_view, const UserMapping*> last_of;
   for (UserMapping& mapping : mappings_) {

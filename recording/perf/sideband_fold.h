@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "perfio/announce/announce_event.h"
 #include "perfio/format/records.h"
 #include "recording/data/hole_times.h"
 #include "recording/data/recording_data.h"
-#include "perfio/announce/announce_event.h"
 #include "recording/image/announced/announced_code.h"
 #include "recording/image/image_build.h"
 #include "recording/image/jit_image.h"
@@ -198,7 +198,8 @@ class SidebandFold {
   ForkedSpaces forks_;
   ProgramStarts programs_;
   PokeOrder poke_order_;
-  std::unordered_map<uint64_t, int32_t> event_cpus_;  // id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several
+  // Id of an event that no ID_INDEX names -> the cpu that writes its records; -1: several.
+  std::unordered_map<uint64_t, int32_t> event_cpus_;
   /// Of the records of one file.
   struct FileTimes {
     HoleTimes::CpuTimes latest;
@@ -211,10 +212,10 @@ class SidebandFold {
   void on_cut(const perfio::ReadDamage& damage, const perfio::ReadDamage::Cut& cut, uint64_t unread_bytes);
   std::vector<FileTimes> file_times_;  // by Record::file
   RingIndex rings_;
-  std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
-  std::map<uint64_t, Loss> open_losses_;  // ring -> reported without a time: ends with the ring's next record
-  std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
-  std::map<int32_t, LastSwitch> last_switches_;  // cpu -> its latest record of cpu-wide switches
+  std::unordered_map<uint64_t, TimeNs> ring_times_;                   // ring -> time of its latest record
+  std::map<uint64_t, Loss> open_losses_;                              // ring -> reported without a time: ends with the ring's next record
+  std::map<int32_t, bool> cpu_seen_;                                  // cpus with a switch
+  std::map<int32_t, LastSwitch> last_switches_;                       // cpu -> its latest record of cpu-wide switches
   std::map<std::pair<int32_t, uint64_t>, LastSwitch> last_of_event_;  // the same of each event on a cpu
   struct Start {
     TimeNs time;       // kTimeMax: unknown
@@ -226,10 +227,10 @@ class SidebandFold {
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::set<SpaceId> jitdump_spaces_;
-  std::map<int32_t, TimeNs> ended_;  // process -> its end
+  std::map<int32_t, TimeNs> ended_;                         // process -> its end
   std::map<int32_t, std::vector<Program>> program_starts_;  // process -> its execs and forks
-  std::set<SpaceId> jit_named_;        // spaces in which a jitdump or an announcement names code
-  std::set<SpaceId> complete_spaces_;  // spaces of which a jitdump has all code that ran
+  std::set<SpaceId> jit_named_;                             // spaces in which a jitdump or an announcement names code
+  std::set<SpaceId> complete_spaces_;                       // spaces of which a jitdump has all code that ran
   const std::vector<perfio::EventAttr>* attrs_ = nullptr;
   AnnouncedCode announced_;
   AnonymousRanges anonymous_;

@@ -68,8 +68,15 @@ void SidebandFold::on_unplaced_guest_mmap(const perfio::MmapRecord& map) {
 void SidebandFold::on_guest_mmap(TimeNs time, const perfio::MmapRecord& map, const GuestMachine& machine) {
   if (!map.executable || own_number(map.pid) <= 0 || is_kernel_half(Ip{map.addr})) return;
   if (map.tid > 0) pids_[map.tid] = map.pid;
-  UserMapping mapping{space_of(map.pid), Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                      normalize_build_id(perfio::build_id_hex(map.build_id)), time, map.pid, {map.maj, map.min, map.inode}};
+  UserMapping mapping{space_of(map.pid),
+                      Ip{map.addr},
+                      map.size_bytes,
+                      map.file_offset_bytes,
+                      map.path,
+                      normalize_build_id(perfio::build_id_hex(map.build_id)),
+                      time,
+                      map.pid,
+                      {map.maj, map.min, map.inode}};
   mapping.label = guest_path(machine.guest, map.path);
   mapping.was_writable = (map.flags & MAP_SHARED) == 0 && (map.prot & PROT_WRITE) != 0;
   if (!is_anonymous(map.path) && map.size_bytes != 0 && map.size_bytes <= ~map.addr) return add_file_mapping(std::move(mapping));
@@ -101,6 +108,15 @@ void SidebandFold::on_guest_poke(const perfio::Record& record, const perfio::Tex
   edit.cpu = -1;
   edit.record_offset_bytes = record.file_offset_bytes;
   guest_edits_.push_back(std::move(edit));
+}
+
+// A guest's file is looked for in its own file system only, or by its build id.
+void SidebandFold::add_guest_mapping(UserMapping& mapping) {
+  const GuestMachine* machine = guests_.find(machine_of(mapping.space));
+  if (machine == nullptr) return;
+  const auto known = machine->build_ids.find(mapping.path);
+  if (mapping.build_id.empty() && known != machine->build_ids.end()) mapping.build_id = known->second;
+  image_.add_mapping(mapping, &machine->roots);
 }
 
 // Adds the guests to image and contexts; without any sign of one, nothing.

@@ -60,13 +60,15 @@ const SidebandFold::Program* SidebandFold::program_of(const JitdumpHeader& heade
   const auto known = program_starts_.find(static_cast<int32_t>(header.pid));
   if (!header.tsc_clock || !conversion.valid() || known == program_starts_.end()) return nullptr;
   const TimeNs begun = conversion.to_ns(Tsc{header.timestamp});
-  const auto near = [begun](const Program& program) { return std::max(program.time, begun).value - std::min(program.time, begun).value <= kRoundingNs; };
+  const auto near = [begun](const Program& program) {
+    return std::max(program.time, begun).value - std::min(program.time, begun).value <= kRoundingNs;
+  };
   const auto found = std::ranges::find_if(known->second, near);
   return found == known->second.end() ? nullptr : &*found;
 }
 
-// Without the record of a complete jitdump, or with a wrong one, code that a program changed would be that of its file. The file tells which program it
-// is of, but nothing then proves that it is unchanged.
+// Without the record of a complete jitdump, or with a wrong one, code that a program changed would be that of its file. The file tells
+// which program it is of, but nothing then proves that it is unchanged.
 void SidebandFold::place_complete_jitdumps() {
   std::set<SpaceId> placed;
   const auto place = [&](JitdumpMapping& jitdump, const Program& program, FindingKind kind, const std::string& what) {
@@ -76,7 +78,8 @@ void SidebandFold::place_complete_jitdumps() {
     jitdump.address = Ip{kCompleteJitdumpAddress};
     jitdump.assumed = true;
     report_jitdump(image_, jitdump, kind, program.time,
-                   what + ": by its header it is of the program that process " + std::to_string(program.pid) + " starts then, and its code is assumed");
+                   what + ": by its header it is of the program that process " + std::to_string(program.pid) +
+                       " starts then, and its code is assumed");
   };
   for (JitdumpMapping& jitdump : jitdumps_) {
     if (jitdump.address.value != kCompleteJitdumpAddress) continue;
@@ -100,7 +103,8 @@ void SidebandFold::place_complete_jitdumps() {
 
 JitWriter SidebandFold::writer_of(int32_t pid, SpaceId space) const {
   const auto ended = ended_.find(pid);
-  return {space, ended == ended_.end() ? kTimeMax : ended->second, complete_spaces_.contains(space), anonymous_.memory(space), announced_.code_of(space)};
+  return {space, ended == ended_.end() ? kTimeMax : ended->second, complete_spaces_.contains(space), anonymous_.memory(space),
+          announced_.code_of(space)};
 }
 
 // A child that was forked goes on with the jitdump that its parent mapped. `owners`: the spaces in which the file was mapped.
@@ -140,7 +144,8 @@ void SidebandFold::fold_jitdumps(bool monotonic, CodeNames& names) {
   const Timeline mappings = complete_spaces_.empty() ? Timeline() : image_.builder.sections();
   for (const Wanted& each : wanted) {
     const JitdumpMapping& jitdump = *each.mapping;
-    const JitClock clock{data_.decoder.config.time, monotonic, TimeNs{times_.first_ns}, times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns}};
+    const JitClock clock{data_.decoder.config.time, monotonic, TimeNs{times_.first_ns},
+                         times_.last_ns == 0 ? kTimeMax : TimeNs{times_.last_ns}};
     const JitWriter owner = writer_of(jitdump.pid, jitdump.space);
     if (each.complete) {
       add_complete_jitdump(image_, jitdump, clock, owner.ended, mappings, data_.warnings);
@@ -235,8 +240,7 @@ void SidebandFold::fold_perf_maps() {
   if (count == 0) return;
   end_inherited(named);
   if (count > 1) used += " and " + std::to_string(count - 1) + " more";
-  data_.warnings.push_back(used +
-                           ": used for names of code generated at run time; it has no times, so each address has its last name");
+  data_.warnings.push_back(used + ": used for names of code generated at run time; it has no times, so each address has its last name");
 }
 
 /// A sample of the tracepoint of announcements. Who sent it is the kernel's or the recorder's word, not the record's.
@@ -281,22 +285,26 @@ static MappedBefore compare(const UserMapping& a, const UserMapping& b) {
   };
   const bool other_build = !a.build_id.empty() && !b.build_id.empty() && a.build_id != b.build_id;
   const bool other_file = a.file_id.inode != 0 && b.file_id.inode != 0 && a.file_id.inode != b.file_id.inode;
-  const bool is_same = path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build && !other_file && a.label == b.label;
+  const bool is_same = path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build &&
+                       !other_file && a.label == b.label;
   if (!is_same) return MappedBefore::other;
   return b.was_writable && !a.was_writable ? MappedBefore::now_writable : MappedBefore::same;
 }
 
-// The record of a changed protection looks like that of a new mapping. One of the same file at the same place keeps what the program wrote there.
+// The record of a changed protection looks like that of a new mapping. One of the same file at the same place keeps what the program wrote
+// there.
 void SidebandFold::add_file_mapping(UserMapping mapping) {
   uint64_t place = 0;
   if (mapping.was_writable || writable_code_.has(mapping.space)) {
     constexpr std::string_view kDeleted = " (deleted)";
-    const std::string path = mapping.path.ends_with(kDeleted) ? mapping.path.substr(0, mapping.path.size() - kDeleted.size()) : mapping.path;
+    const std::string path =
+        mapping.path.ends_with(kDeleted) ? mapping.path.substr(0, mapping.path.size() - kDeleted.size()) : mapping.path;
     place = file_places_.try_emplace({path, mapping.file_offset_bytes - mapping.ip.value}, file_places_.size() + 1).first->second;
   }
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
-  for (const WritableCode::Piece& part : writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
+  for (const WritableCode::Piece& part :
+       writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, place, mapping.was_writable)) {
     mapping.was_writable = part.was_writable;
     const auto compared = [&](size_t before) { return compare(mappings_[before], mapping); };
     for (const MappedPiece& piece : mapped_files_.add(mapping.space, part.first, part.size_bytes, mappings_.size(), compared)) {
@@ -321,7 +329,8 @@ void SidebandFold::trust_complete_jitdumps() {
 
 void SidebandFold::fold_announcements(const Timeline& mapped, CodeNames& names) {
   if (announced_.empty()) return;
-  announced_.add_to(image_, mapped, [this](SpaceId space) { return anonymous_.memory(space); }, complete_spaces_, names);
+  announced_.add_to(
+      image_, mapped, [this](SpaceId space) { return anonymous_.memory(space); }, complete_spaces_, names);
 }
 
 /// What the recorder has given beside records, and what it has not. Code is in the space that its process had at that moment.

@@ -31,8 +31,9 @@ void SidebandFold::add_bad_record(const perfio::Record& record, const std::strin
   image_.builder.add_finding(std::move(finding));
 }
 
-// A task that has ended is -1, and no number is less ([Linux] perf_event_pid_type()). The idle task, and a task of another name space, is 0 in both
-// numbers; before Linux 4.15, the thread of a task that exits is 0 when it leaves the cpu. An impossible other task becomes unknown.
+// A task that has ended is -1, and no number is less ([Linux] perf_event_pid_type()). The idle task, and a task of another name space, is 0
+// in both numbers; before Linux 4.15, the thread of a task that exits is 0 when it leaves the cpu. An impossible other task becomes
+// unknown.
 SidebandFold::PossibleTasks SidebandFold::check_numbers(const perfio::Record& record, perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
   const auto is_possible = [](int32_t pid, int32_t tid, bool leaves) {
@@ -43,7 +44,8 @@ SidebandFold::PossibleTasks SidebandFold::check_numbers(const perfio::Record& re
   if (tasks.own && tasks.other) return tasks;
   add_bad_record(record, "context switch of cpu " + std::to_string(id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
                              " names an impossible task, " +
-                             (tasks.own ? name_of_task(change.next_prev_pid, change.next_prev_tid) : name_of_task(id.pid, id.tid)) + ": it is not used");
+                             (tasks.own ? name_of_task(change.next_prev_pid, change.next_prev_tid) : name_of_task(id.pid, id.tid)) +
+                             ": it is not used");
   if (!tasks.other) change.next_prev_pid = change.next_prev_tid = -1;
   return tasks;
 }
@@ -63,8 +65,8 @@ void SidebandFold::on_switch(const perfio::Record& record, perfio::SwitchRecord 
 }
 
 // Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
-// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way. So does an IN
-// of an impossible task: the OUT before it names the one that comes.
+// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way. So
+// does an IN of an impossible task: the OUT before it names the one that comes.
 void SidebandFold::use_switch(const perfio::Record& record, const perfio::SwitchRecord& change, PossibleTasks tasks) {
   const perfio::SampleId& id = record.sample_id;
   if (change.cpu_wide && id.cpu >= 0) {
@@ -77,7 +79,8 @@ void SidebandFold::use_switch(const perfio::Record& record, const perfio::Switch
   if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
   if (!change.out && tasks.own) set_switch(id.cpu, TimeNs{id.time}, context_of(id.pid, id.tid));
   if (change.out && (!change.cpu_wide || traces_tasks())) add_leave(id.cpu, TimeNs{id.time});
-  if (change.out && change.cpu_wide && tasks.other) set_switch(id.cpu, TimeNs{id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
+  if (change.out && change.cpu_wide && tasks.other)
+    set_switch(id.cpu, TimeNs{id.time}, context_of(change.next_prev_pid, change.next_prev_tid));
 }
 
 // Of events that are attached to tasks: the trace of the task stops after this record, and that of the next one starts before its own IN.
@@ -86,18 +89,24 @@ void SidebandFold::add_leave(int32_t cpu, TimeNs time) {
 }
 
 bool SidebandFold::traces_tasks() const {
-  return attrs_ != nullptr && std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & kOfTasks) == kOfTasks; });
+  return attrs_ != nullptr &&
+         std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & kOfTasks) == kOfTasks; });
 }
 
 void SidebandFold::report_task_switches() {
-  const bool asked = attrs_ == nullptr || std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) { return (attr.flags & perfio::kAttrContextSwitch) != 0; });
+  const bool asked = attrs_ == nullptr || std::ranges::any_of(*attrs_, [](const perfio::EventAttr& attr) {
+                       return (attr.flags & perfio::kAttrContextSwitch) != 0;
+                     });
   for (TaskSwitches::Doubt& doubt : task_switches_.finish()) {
     if (!stream_of_.contains({doubt.cpu, -1})) continue;
     Finding finding;
     finding.kind = FindingKind::records_lost;
-    finding.what = (doubt.has_switches ? "context switches of cpu " : "all context switches of cpu ") + std::to_string(doubt.cpu) + " are missing" +
-                   (doubt.has_switches ? ", or one is wrong: " : asked ? ": " : ", because no event records them: ") + doubt.what +
-                   "; its flow may be given to the wrong thread";
+    finding.what = (doubt.has_switches ? "context switches of cpu " : "all context switches of cpu ") + std::to_string(doubt.cpu) +
+                   " are missing" +
+                   (doubt.has_switches ? ", or one is wrong: "
+                    : asked            ? ": "
+                                       : ", because no event records them: ") +
+                   doubt.what + "; its flow may be given to the wrong thread";
     finding.time = doubt.windows.front();
     for (const Interval& window : doubt.windows) {
       finding.time = hull(finding.time, window);
@@ -108,17 +117,18 @@ void SidebandFold::report_task_switches() {
   }
 }
 
-// OUT and the IN after it name the next thread and the one before, each twice. A thread has the same number when it comes and when it leaves, unless it
-// calls exec: then it and the leader of its process exchange their numbers.
+// OUT and the IN after it name the next thread and the one before, each twice. A thread has the same number when it comes and when it
+// leaves, unless it calls exec: then it and the leader of its process exchange their numbers.
 void SidebandFold::check_switch_threads(const perfio::Record& record, const LastSwitch& last, const LastSwitch& now) {
   const auto report = [&](int32_t process, int32_t one, int32_t other) {
     if (one <= 0 || other <= 0 || one == other) return false;
     Finding finding;
     finding.kind = FindingKind::bad_record;
     finding.time = {last.time, now.time};
-    finding.what = "context switch of cpu " + std::to_string(record.sample_id.cpu) + " at file offset " + std::to_string(record.file_offset_bytes) +
-                   " contradicts the one before it: one is of thread " + std::to_string(one) + " of process " + std::to_string(process) +
-                   ", the other of thread " + std::to_string(other) + "; its flow may be given to the wrong thread";
+    finding.what = "context switch of cpu " + std::to_string(record.sample_id.cpu) + " at file offset " +
+                   std::to_string(record.file_offset_bytes) + " contradicts the one before it: one is of thread " + std::to_string(one) +
+                   " of process " + std::to_string(process) + ", the other of thread " + std::to_string(other) +
+                   "; its flow may be given to the wrong thread";
     image_.builder.add_finding(std::move(finding));
     return true;
   };
@@ -131,8 +141,8 @@ void SidebandFold::check_switch_threads(const perfio::Record& record, const Last
 }
 
 // The records of a cpu make a chain: OUT names the next task, IN is of that task or names it as the one before, and OUT is of the task that
-// runs. Where it is of another process, records are missing between the two. A kernel that omits both records of a task (Linux 6.18 does, of some)
-// leaves a chain through the names of its neighbours. The records of one event alternate: OUT, IN, OUT.
+// runs. Where it is of another process, records are missing between the two. A kernel that omits both records of a task (Linux 6.18 does,
+// of some) leaves a chain through the names of its neighbours. The records of one event alternate: OUT, IN, OUT.
 void SidebandFold::check_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
   const perfio::SampleId& id = record.sample_id;
   const int32_t own = id.pid, cpu = id.cpu;
@@ -142,10 +152,12 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
   const LastSwitch now = change.out ? LastSwitch{change.next_prev_pid, change.next_prev_tid, own, id.tid, true, time}
                                     : LastSwitch{own, id.tid, change.next_prev_pid, change.next_prev_tid, false, time};
   const auto contradict = [](int32_t one, int32_t other) { return one > 0 && other > 0 && one != other; };
-  const bool repeated = now.pid == last.pid && now.out == last.out && !contradict(now.other, last.other);  // of another event on the same cpu
+  // Of another event on the same cpu.
+  const bool repeated = now.pid == last.pid && now.out == last.out && !contradict(now.other, last.other);
   const bool follows = !change.out && !contradict(last.pid, change.next_prev_pid);
   // An IN that neither is of the task that OUT names nor follows it: also if one is the idle task.
-  const bool is_other = last.out && !change.out && last.pid >= 0 && own >= 0 && change.next_prev_pid > 0 && last.pid != own && last.pid != change.next_prev_pid;
+  const bool is_other = last.out && !change.out && last.pid >= 0 && own >= 0 && change.next_prev_pid > 0 && last.pid != own &&
+                        last.pid != change.next_prev_pid;
   const bool is_missing = !is_new && !repeated && last.time < now.time && (is_other || (!follows && contradict(last.pid, own)));
   const bool runs = !is_new && !change.out && !last.out && now.pid == last.pid && contradict(now.other, last.other);
   Interval window{last.time, now.time};
@@ -165,8 +177,8 @@ void SidebandFold::check_switch(const perfio::Record& record, const perfio::Swit
     if (is_missing) {
       finding.what += ": process " + std::to_string(last.pid) + " was on it, then process " + std::to_string(own);
     } else {
-      finding.what += std::string(", or one has a wrong direction: two in a row ") + (change.out ? "leave it" : "come to it") + ", the second is of process " +
-                      std::to_string(own);
+      finding.what += std::string(", or one has a wrong direction: two in a row ") + (change.out ? "leave it" : "come to it") +
+                      ", the second is of process " + std::to_string(own);
     }
     image_.builder.add_lost_window(finding.time);
     image_.builder.add_finding(std::move(finding));
@@ -186,9 +198,9 @@ void SidebandFold::check_exec(const perfio::Record& record, perfio::CommRecord& 
   Finding finding;
   finding.kind = FindingKind::bad_record;
   finding.time = {TimeNs{id.time}, TimeNs{id.time}};
-  finding.what = "COMM at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: thread " + std::to_string(comm.tid) +
-                 " of process " + std::to_string(comm.pid) + " starts a program, written by thread " + std::to_string(id.tid) + " of process " +
-                 std::to_string(id.pid) + "; taken as process " + std::to_string(best);
+  finding.what = "COMM at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: thread " +
+                 std::to_string(comm.tid) + " of process " + std::to_string(comm.pid) + " starts a program, written by thread " +
+                 std::to_string(id.tid) + " of process " + std::to_string(id.pid) + "; taken as process " + std::to_string(best);
   image_.builder.add_finding(std::move(finding));
   comm.pid = comm.tid = best;
 }
@@ -217,17 +229,19 @@ void SidebandFold::note_ran(int32_t tid, TimeNs time) {
   if (const auto start = started_.find(tid); start != started_.end() && time > start->second.time) start->second.ran = true;
 }
 
-// Whether a thread ran before it called exec. Where exec enables the event, the kernel writes ITRACE_START directly before COMM ([Linux] begin_new_exec()).
+// Whether a thread ran before it called exec. Where exec enables the event, the kernel writes ITRACE_START directly before COMM ([Linux]
+// begin_new_exec()).
 bool SidebandFold::ran_before_exec(int32_t tid, TimeNs time) const {
   constexpr uint64_t kMostNs = 100'000;
   const auto start = started_.find(tid);
   const auto& changes = data_.contexts.thread_changes(tid);
   const bool is_forked = std::ranges::any_of(changes, [](const auto& change) { return change.time != kTimeMin; });
-  return start == started_.end() || is_forked || start->second.ran || (time > start->second.time && time.value - start->second.time.value > kMostNs);
+  return start == started_.end() || is_forked || start->second.ran ||
+         (time > start->second.time && time.value - start->second.time.value > kMostNs);
 }
 
-// A process calls exec, by its thread `caller` if it is not the first one. If no record named it or its mappings before, what ran before is unknown: it may
-// have had code where the new program has.
+// A process calls exec, by its thread `caller` if it is not the first one. If no record named it or its mappings before, what ran before is
+// unknown: it may have had code where the new program has.
 void SidebandFold::doubt_program_before(int32_t pid, int32_t caller, bool was_named, TimeNs time) {
   for (const int32_t tid : {pid, caller}) {
     std::vector<ContextTrack::Switch> changes = data_.contexts.thread_changes(tid);
@@ -239,15 +253,16 @@ void SidebandFold::doubt_program_before(int32_t pid, int32_t caller, bool was_na
   }
 }
 
-// The thread that calls exec has another number before it if it is not the first of its process. The cpu's latest switch names it by that number, and so does
-// its ring. Of a guest, the cpu is the guest's, and the ring that of a thread of the host. Returns -1 if neither does.
+// The thread that calls exec has another number before it if it is not the first of its process. The cpu's latest switch names it by that
+// number, and so does its ring. Of a guest, the cpu is the guest's, and the ring that of a thread of the host. Returns -1 if neither does.
 int32_t SidebandFold::caller_of_exec(const perfio::Record& record, int32_t pid) const {
   const RingIndex::Ring* ring = rings_.find(record.sample_id.id);
   const bool of_guest = ring != nullptr && ring->machine_pid > 0;
   if (of_guest && ring->vcpu < 0) return -1;
   const bool has_own_ring = ring != nullptr && ring->cpu < 0 && !of_guest;
   const std::vector<ContextTrack::Switch>& switches =
-      of_guest ? guest_switches(data_.contexts, {machine_of_thread(pid), ring->machine_pid, ring->vcpu}) : data_.contexts.switches(record.sample_id.cpu);
+      of_guest ? guest_switches(data_.contexts, {machine_of_thread(pid), ring->machine_pid, ring->vcpu})
+               : data_.contexts.switches(record.sample_id.cpu);
   int32_t tid = -1;
   if (has_own_ring && record.sample_id.pid == pid) tid = ring->tid;
   if (!has_own_ring && !switches.empty() && switches.back().to.pid == pid) tid = switches.back().to.tid;
@@ -292,11 +307,13 @@ void SidebandFold::check_program(const perfio::Record& record, const perfio::Mma
   const SpaceId before = space_of(map.pid), space = image_.builder.add_space(machine_of_thread(map.pid));
   if (start->vdso) time = std::min(time, move_program(map.pid, before, space));
   start_program(map.pid, time, space);
-  if (const auto names = data_.comms.find(map.pid); names == data_.comms.end() || names->second.back().first != time) name_thread(map.pid, time, {});
+  if (const auto names = data_.comms.find(map.pid); names == data_.comms.end() || names->second.back().first != time)
+    name_thread(map.pid, time, {});
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = {time, time};
-  finding.what = "process " + std::to_string(map.pid) + " starts a program, as " + (start->vdso ? "its new vdso shows" : "its ITRACE_START record shows") +
+  finding.what = "process " + std::to_string(map.pid) + " starts a program, as " +
+                 (start->vdso ? "its new vdso shows" : "its ITRACE_START record shows") +
                  ", but the COMM record of that is missing: the program's name is not known";
   image_.builder.add_finding(std::move(finding));
 }
@@ -305,8 +322,9 @@ void SidebandFold::check_program(const perfio::Record& record, const perfio::Mma
 void SidebandFold::check_writer(const perfio::Record& record, const char* type, int32_t& pid, int32_t& tid) {
   const perfio::SampleId& id = record.sample_id;
   if (!id.has_time || id.pid <= 0 || id.tid <= 0 || (pid == id.pid && tid == id.tid)) return;
-  add_bad_record(record, std::string(type) + " at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: it is of " +
-                             name_of_task(pid, tid) + ", written by " + name_of_task(id.pid, id.tid) + "; taken as of the latter");
+  add_bad_record(record, std::string(type) + " at file offset " + std::to_string(record.file_offset_bytes) +
+                             " contradicts itself: it is of " + name_of_task(pid, tid) + ", written by " + name_of_task(id.pid, id.tid) +
+                             "; taken as of the latter");
   pid = id.pid;
   tid = id.tid;
 }
@@ -317,21 +335,22 @@ void SidebandFold::on_exit(const perfio::Record& record, const perfio::TaskRecor
   if (id.has_time && (traces_tasks() || !data_.contexts.leaves(id.cpu).empty())) add_leave(id.cpu, TimeNs{id.time});
   if (task.pid == task.tid) programs_.forget(task.pid);
   if (task.pid == task.tid && record.sample_id.has_time) ended_[task.pid] = TimeNs{record.sample_id.time};
-  if (task.pid > 0 && task.tid > 0 && !pids_.contains(task.tid)) data_.contexts.add_thread(task.tid, kTimeMin, context_of(task.pid, task.tid));
+  if (task.pid > 0 && task.tid > 0 && !pids_.contains(task.tid))
+    data_.contexts.add_thread(task.tid, kTimeMin, context_of(task.pid, task.tid));
 }
 
-// The kernel writes FORK for the task that runs: a new thread is of its process, and a new process has the number of its only thread, also with
-// CLONE_PARENT ([Linux] perf_event_task_output()). The trailer names the task that runs; that of ptdecode's emulator, the new one. Returns whether the
-// record can be used; else later records of the task say which process it is of.
+// The kernel writes FORK for the task that runs: a new thread is of its process, and a new process has the number of its only thread, also
+// with CLONE_PARENT ([Linux] perf_event_task_output()). The trailer names the task that runs; that of ptdecode's emulator, the new one.
+// Returns whether the record can be used; else later records of the task say which process it is of.
 bool SidebandFold::check_fork(const perfio::Record& record, perfio::TaskRecord& task) {
   const perfio::SampleId& id = record.sample_id;
   if (task.pid <= 0 || task.ppid <= 0 || task.tid <= 0) return true;
   const bool is_possible = task.pid == task.ppid || task.pid == task.tid;
   const bool is_own = !id.has_time || id.pid <= 0 || id.pid == task.ppid || id.pid == task.pid;
   if (is_possible && is_own) return true;
-  add_bad_record(record, "FORK at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: process " + std::to_string(task.ppid) +
-                             " starts " + name_of_task(task.pid, task.tid) + (is_own ? "" : ", written by process " + std::to_string(id.pid)) +
-                             (is_possible ? "" : "; it is not used"));
+  add_bad_record(record, "FORK at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself: process " +
+                             std::to_string(task.ppid) + " starts " + name_of_task(task.pid, task.tid) +
+                             (is_own ? "" : ", written by process " + std::to_string(id.pid)) + (is_possible ? "" : "; it is not used"));
   if (is_possible && task.pid == task.tid) task.ppid = id.pid;
   return is_possible;
 }
@@ -359,7 +378,8 @@ void SidebandFold::on_task(const perfio::Record& record, perfio::TaskRecord task
   const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
   if (task.pid != task.ppid) {
     if (!synthesized) {
-      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
+      spaces_[task.pid] =
+          task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space(machine_of_thread(task.pid));
       program_starts_[task.pid].push_back({task.pid, time, spaces_[task.pid]});
       if (task.ppid > 0) on_fork(space_of(task.ppid), spaces_[task.pid]);
     } else {
@@ -386,7 +406,8 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, perfio::ItraceS
   if (!per_cpu_) programs_.on_start(start.tid, TimeNs{record.sample_id.time});
   if (per_cpu_ && !is_arm_) task_switches_.on_start(record);
   set_switch(record.sample_id.cpu, TimeNs{record.sample_id.time}, context);
-  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, TimeNs{record.sample_id.time}, 0});  // the stream of one thread is empty until here
+  // The stream of one thread is empty until here.
+  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, TimeNs{record.sample_id.time}, 0});
 }
 
 void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {

@@ -102,23 +102,24 @@ void SidebandFold::report_absent_streams(bool emulated) {
     Finding finding;
     finding.kind = FindingKind::trace_lost;
     finding.time = absent.time;
-    finding.what = (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) +
-                   ": all trace is missing: " +
-                   (absent.size_bytes == 0 ? reason_of(absent.why, emulated)
-                                           : "AUX records name " + std::to_string(absent.size_bytes) +
-                                                 " bytes, and the file contains no AUXTRACE record of them");
+    finding.what =
+        (key.first >= 0 ? "cpu " + std::to_string(key.first) : "thread " + std::to_string(key.second)) + ": all trace is missing: " +
+        (absent.size_bytes == 0
+             ? reason_of(absent.why, emulated)
+             : "AUX records name " + std::to_string(absent.size_bytes) + " bytes, and the file contains no AUXTRACE record of them");
     image_.builder.add_finding(std::move(finding));
   }
 }
 
-// Trace past the last AUX record of its cpu or thread. The recorder stores only what the kernel has announced, so records are missing, and with them the
-// context switches and mappings of that time. ArmPerf reports that of CoreSight.
+// Trace past the last AUX record of its cpu or thread. The recorder stores only what the kernel has announced, so records are missing, and
+// with them the context switches and mappings of that time. ArmPerf reports that of CoreSight.
 void SidebandFold::report_unnamed_trace() {
   constexpr uint64_t kMostPaddingBytes = 8;
   if (is_arm_ || snapshot_ || windows_.samples != 0 || stored_aux_ == 0 || data_.lost.lost_records != 0) return;
   std::vector<uint64_t> ends(data_.streams.size());
   for (const AuxEnd& end : aux_ends_) {
-    if (const auto place = place_of(end); place != stream_of_.end()) ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);
+    if (const auto place = place_of(end); place != stream_of_.end())
+      ends[place->second] = std::max(ends[place->second], end.end_offset_bytes);
   }
   for (size_t i = 0; i < data_.streams.size(); ++i) {
     const AuxStream& stream = data_.streams[i];
@@ -134,8 +135,8 @@ void SidebandFold::report_unnamed_trace() {
   }
 }
 
-// A cpu or thread whose trace is of another time than its AUX records: the trace, or the records, are of another one. clock_findings() reports a stream
-// whose first TSC is right.
+// A cpu or thread whose trace is of another time than its AUX records: the trace, or the records, are of another one. clock_findings()
+// reports a stream whose first TSC is right.
 void SidebandFold::report_strange_times() {
   constexpr uint64_t kSamples = 16, kSlackNs = 1'000'000;
   if (is_arm_ || other_clock_ || snapshot_ || windows_.samples != 0 || !options_.use_time || !data_.decoder.config.time.valid()) return;
@@ -146,7 +147,8 @@ void SidebandFold::report_strange_times() {
     uint64_t timed = 0, strange = 0;
     bool begins_strange = false;
     Interval window;
-    for (auto psb = index.next(begin); psb; psb = index.next(std::max(psb->offset_bytes + 1, begin + (psb->offset_bytes - begin) / step * step + step))) {
+    for (auto psb = index.next(begin); psb;
+         psb = index.next(std::max(psb->offset_bytes + 1, begin + (psb->offset_bytes - begin) / step * step + step))) {
       if (!psb->has_tsc || psb->in_guest) continue;
       ++timed;
       const Interval time = data_.decoder.config.time.to_interval(Tsc{psb->tsc}, Tsc{psb->tsc});
@@ -175,8 +177,18 @@ void SidebandFold::report_windows() {
   finding.time = {kTimeMin, kTimeMax};
   finding.what = "the trace in " + std::to_string(windows_.left_out) + " records is not decoded: " +
                  (is_arm_ ? "AUX samples are decoded of Intel PT only"
-                       : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or the "
-                         "trace in compressed records needs more than 1 GiB of memory");
+                          : "AUX samples name neither a cpu nor a thread, a buffer has both AUX samples and AUXTRACE records, or the "
+                            "trace in compressed records needs more than 1 GiB of memory");
+  image_.builder.add_finding(std::move(finding));
+}
+
+void SidebandFold::on_hole(const perfio::ReadDamage& damage, const perfio::ReadDamage::Hole& hole, Interval window) {
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = window;
+  finding.what = damage.name_of(hole.file) + " is damaged at byte " + std::to_string(hole.offset_bytes) + ": " +
+                 std::to_string(hole.size_bytes) + " bytes are skipped, records and trace";
+  image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
 }
 

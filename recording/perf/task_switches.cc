@@ -55,11 +55,13 @@ void TaskSwitches::doubt(Cpu& cpu, const Seen& seen, const std::string& what) {
 }
 
 std::string TaskSwitches::latest_of(const Cpu& cpu) {
-  return name_of_task(cpu.task.pid, cpu.task.tid) + (cpu.state == State::ended ? " ended on it" : cpu.state == State::off ? " left it" : " was on it");
+  return name_of_task(cpu.task.pid, cpu.task.tid) + (cpu.state == State::ended ? " ended on it"
+                                                     : cpu.state == State::off ? " left it"
+                                                                               : " was on it");
 }
 
-// The task came to the cpu without a record, after the latest record of the cpu and after its own start. If another task was there then, the time is
-// unknown.
+// The task came to the cpu without a record, after the latest record of the cpu and after its own start. If another task was there then,
+// the time is unknown.
 void TaskSwitches::assign(Cpu& cpu, const Seen& seen) {
   if (cpu.state == State::unknown) return;
   const auto life = lives_.find(seen.task.tid);
@@ -100,7 +102,8 @@ void TaskSwitches::on_out(Cpu& cpu, const Seen& seen, bool is_of_event) {
   settle(cpu, nullptr);
   const auto life = lives_.find(seen.task.tid);
   const bool same = is_same(cpu, seen.task);
-  const bool elsewhere = life != lives_.end() && life->second.cpu >= 0 && life->second.cpu != cpu.doubt.cpu && is_much_later(seen.time, life->second.on);
+  const bool elsewhere =
+      life != lives_.end() && life->second.cpu >= 0 && life->second.cpu != cpu.doubt.cpu && is_much_later(seen.time, life->second.on);
   if (cpu.state == State::on && !same) {
     doubt(cpu, seen, latest_of(cpu) + ", then " + name_of_task(seen.task.pid, seen.task.tid) + " leaves it");
     assign(cpu, seen);

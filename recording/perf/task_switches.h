@@ -15,10 +15,12 @@
 namespace ptd {
 
 /// "thread 12 of process 10", for findings.
-[[nodiscard]] inline std::string name_of_task(int32_t pid, int32_t tid) { return "thread " + std::to_string(tid) + " of process " + std::to_string(pid); }
+[[nodiscard]] inline std::string name_of_task(int32_t pid, int32_t tid) {
+  return "thread " + std::to_string(tid) + " of process " + std::to_string(pid);
+}
 
-/// Checks the records of events that are attached to tasks, in rings of cpus: `perf record -e intel_pt//u` of a user without privileges. The kernel writes
-/// them in this order ([Linux] kernel/events/core.c):
+/// Checks the records of events that are attached to tasks, in rings of cpus: `perf record -e intel_pt//u` of a user without privileges.
+/// The kernel writes them in this order ([Linux] kernel/events/core.c):
 /// - SWITCH IN after the task's trace starts, SWITCH OUT before it stops. They name the task that writes them, not the other one.
 /// - A new program starts without IN: enable_on_exec. ITRACE_START is the first record of the first task of each cpu.
 /// - EXIT is the last record of a task: no OUT follows.
@@ -75,7 +77,7 @@ class TaskSwitches {
     Seen early;          // a task whose AUX record may come directly before its IN
     bool is_early = false, is_ignored = false, has_switches = false, is_of_event = false;
     uint64_t doubts = 0, losses_of_all = 0;  // those before the latest record
-    Doubt doubt;  // the first, and the windows of all
+    Doubt doubt;                             // the first, and the windows of all
   };
   struct Life {
     TimeNs from;  // its FORK or its latest OUT

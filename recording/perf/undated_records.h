@@ -18,8 +18,8 @@ class UndatedRecords {
   /// `attrs` must outlive this object; in a pipe, it grows while records are read.
   void set_attrs(const std::vector<perfio::EventAttr>& attrs) { attrs_ = &attrs; }
   void on_record(const perfio::Record& record);
-  /// Reports undated records. If an address had two mappings, or kernel text changed, which code ran at a moment is unknown: all is suspect.
-  /// `parents`: by process, the one that started it.
+  /// Reports undated records. If an address had two mappings, or kernel text changed, which code ran at a moment is unknown: all is
+  /// suspect. `parents`: by process, the one that started it.
   void report(const std::vector<UserMapping>& mappings, const std::unordered_map<int32_t, int32_t>& parents, ImageBuild& image) const;
 
  private:

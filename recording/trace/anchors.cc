@@ -21,8 +21,8 @@ constexpr size_t kMatchedOf8 = 7;
 
 bool holds(const std::vector<Ip>& entries, uint64_t ip) { return std::find(entries.begin(), entries.end(), Ip{ip}) != entries.end(); }
 
-// Returns the offset after the last place at which a TIP to `entry` may begin; 0 if there is none. Every TIP with a payload holds the low 16
-// bits of its target. Reads blocks of a constant size, which the compiler vectorises.
+// Returns the offset after the last place at which a TIP to `entry` may begin; 0 if there is none. Every TIP with a payload holds the low
+// 16 bits of its target. Reads blocks of a constant size, which the compiler vectorises.
 uint64_t last_tip_to(Bytes bytes, Ip entry) {
   constexpr uint64_t kBlock = 64;
   constexpr unsigned kOpcode = 0x0d, kOpcodeMask = 0x1f;  // [SDM] "TIP Packet"
@@ -36,7 +36,8 @@ uint64_t last_tip_to(Bytes bytes, Ip entry) {
     const std::byte* block = bytes.data() + end - kBlock;
     unsigned char seen = 0;
     for (uint64_t i = 0; i < kBlock; ++i) {
-      seen |= static_cast<unsigned char>(static_cast<unsigned char>(block[i + 1] == low) & static_cast<unsigned char>(block[i + 2] == high));
+      seen |=
+          static_cast<unsigned char>(static_cast<unsigned char>(block[i + 1] == low) & static_cast<unsigned char>(block[i + 2] == high));
     }
     for (uint64_t i = seen != 0 ? kBlock : 0; i-- > 0;) {
       if (is_tip(end - kBlock + i)) return end - kBlock + i + 1;
@@ -55,8 +56,8 @@ uint64_t last_tip_to(Bytes bytes, const std::vector<Ip>& entries) {
   return last;
 }
 
-// Returns whether a part of the segment is lost, and perhaps rounds with it. `has_rounds`: it may hold some. Limitation: in other segments, bytes that are
-// no packet are not found, because all packets would have to be read.
+// Returns whether a part of the segment is lost, and perhaps rounds with it. `has_rounds`: it may hold some. Limitation: in other segments,
+// bytes that are no packet are not found, because all packets would have to be read.
 bool has_loss(const AuxSegment& segment, const pt::Config& config, bool has_rounds) {
   const bool breaks = segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start;
   const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;
@@ -75,9 +76,8 @@ TimeNs drop_after_loss(std::vector<AnchorStream>& streams) {
     rounds = std::min(rounds, static_cast<size_t>(std::count_if(stream.points.begin(), stream.points.end(), counts)));
   for (AnchorStream& stream : streams) {
     size_t left = rounds;
-    const auto end = std::find_if(stream.points.begin(), stream.points.end(), [&](const AnchorPoint& point) {
-      return point.time.last >= lost || (!point.poke && left-- == 0);
-    });
+    const auto end = std::find_if(stream.points.begin(), stream.points.end(),
+                                  [&](const AnchorPoint& point) { return point.time.last >= lost || (!point.poke && left-- == 0); });
     if (end != stream.points.end()) stream.end_offset_bytes = std::min(stream.end_offset_bytes, end->stream_offset_bytes);
     stream.points.erase(end, stream.points.end());
   }
@@ -190,7 +190,8 @@ std::vector<pt::SyncPoint> spans_of(const AnchorStream& stream, int64_t shift, c
 }  // namespace
 
 std::vector<std::vector<pt::SyncPoint>> match_anchors(std::vector<AnchorStream> streams, std::vector<PokeStamp> pokes) {
-  if (const TimeNs lost = drop_after_loss(streams); lost != kTimeMax) std::erase_if(pokes, [&](const PokeStamp& poke) { return poke.time >= lost; });
+  if (const TimeNs lost = drop_after_loss(streams); lost != kTimeMax)
+    std::erase_if(pokes, [&](const PokeStamp& poke) { return poke.time >= lost; });
   if (streams.empty() || pokes.empty()) return {};
   const std::vector<Interval> reference = rounds_of(streams[0]);
   if (reference.empty()) return {};
@@ -231,7 +232,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   pt::PtClock clock(config);
   pt::Packet packet;
   uint64_t last_ip = 0;
-  bool in_start = true;  // in the segment's PSB+
+  bool in_start = true;   // in the segment's PSB+
   bool in_guest = false;  // whose kernel may have the same addresses
   TimeNs now = segment.time.first, before_flow = segment.time.first;
   size_t open = stream.points.size();  // points that wait for the next timing packet

@@ -44,8 +44,8 @@ struct PokeStamp {
 /// without a position give no spans.
 [[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(std::vector<AnchorStream> streams, std::vector<PokeStamp> pokes);
 
-/// Scans one segment for anchor points; appends them to `stream`. Keeps the clock only in segments that may hold a TIP to one of the entries,
-/// and only until the points found have their times.
+/// Scans one segment for anchor points; appends them to `stream`. Keeps the clock only in segments that may hold a TIP to one of the
+/// entries, and only until the points found have their times.
 void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
                   const std::vector<Ip>& poke_entries, AnchorStream& stream);
 

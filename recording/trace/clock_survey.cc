@@ -12,15 +12,15 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMostSamples = 1U << 16;
-constexpr size_t kLeastSamples = 8;       // PSBs of a stream; with fewer, all but one must agree
-constexpr size_t kFewSamples = 3;         // with fewer, another stream must agree too
-constexpr size_t kMostPhases = 3;         // phases that several PSBs have; a clock with more of them drifts
-constexpr size_t kUsual = 8;              // at least 7 of 8 PSBs are like the one before
-constexpr size_t kOnePsb = 2;             // changes that one PSB with another phase causes
+constexpr size_t kLeastSamples = 8;  // PSBs of a stream; with fewer, all but one must agree
+constexpr size_t kFewSamples = 3;    // with fewer, another stream must agree too
+constexpr size_t kMostPhases = 3;    // phases that several PSBs have; a clock with more of them drifts
+constexpr size_t kUsual = 8;         // at least 7 of 8 PSBs are like the one before
+constexpr size_t kOnePsb = 2;        // changes that one PSB with another phase causes
 constexpr size_t kMostShifts = 16;
-constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
-constexpr uint64_t kFarNs = 1'000'000'000;  // no order of writing explains this
-constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
+constexpr uint64_t kRecordNs = 1'000'000;         // by which an AUX record may be early or late
+constexpr uint64_t kFarNs = 1'000'000'000;        // no order of writing explains this
+constexpr uint64_t kMostPeriods = 4;              // MTC periods from the last MTC before a PSB to the PSB
 constexpr uint64_t kUnknownShift = ~uint64_t{0};  // of TSCs that are wrong by an unknown amount: they are not used
 
 // Whether the TSC goes back between a PSB of phase `a` and one of phase `b`. The TSC of a thread or cpu never does, so one phase is wrong.
@@ -33,7 +33,8 @@ bool goes_back(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, uint6
   return false;
 }
 
-// Whether the phase of the first or last PSB differs for another reason than a ratio that is not exact: the others drift too little for that.
+// Whether the phase of the first or last PSB differs for another reason than a ratio that is not exact: the others drift too little for
+// that.
 bool is_no_drift(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, const PsbEntry& odd, uint64_t phase) {
   const auto span = [](uint64_t a, uint64_t b) { return std::min((a - b) & ClockRatio::kTscMask, (b - a) & ClockRatio::kTscMask); };
   uint64_t agreed = 0, nearest = ClockRatio::kTscMask;
@@ -65,7 +66,8 @@ bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time
   return next != written.begin() && time.last.value < std::prev(next)->time.value - std::min(std::prev(next)->time.value, slack_ns);
 }
 
-// Same, by so much that the trace's order does not explain it: `time` is before or after all records of the stream, or far from those around.
+// Same, by so much that the trace's order does not explain it: `time` is before or after all records of the stream, or far from those
+// around.
 bool is_far_off_records(const AuxStream& stream, uint64_t offset, Interval time, uint64_t far_ns) {
   if (!contradicts_records(stream, offset, time)) return false;
   const auto& written = stream.written();
@@ -104,7 +106,9 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 }
 
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
-  if (index.clock().of_arm) return std::string("contradict ") + (entry.is_off_record ? "the times of AUX records" : "those around them") + " and are corrected or not used";
+  if (index.clock().of_arm)
+    return std::string("contradict ") + (entry.is_off_record ? "the times of AUX records" : "those around them") +
+           " and are corrected or not used";
   if (entry.lacks_tsc) return "are missing: times up to the next TSC are not known exactly";
   const TscCheck check = index.clock().check_of(entry);
   if (entry.is_out_of_order) return "are not in order and are not used";
@@ -137,7 +141,8 @@ bool ClockSurvey::needs_tsc(const StreamSamples& stream) const {
   return is_timed && !stream.in_guest && untimed_ < timed_;
 }
 
-// The phase of the PSBs of all threads, if no other one has several of them and few have another one: then no thread moves to another crystal clock.
+// The phase of the PSBs of all threads, if no other one has several of them and few have another one: then no thread moves to another
+// crystal clock.
 std::optional<uint64_t> ClockSurvey::find_thread_phase() const {
   const ClockRatio clock = ratio();
   if (is_sample_) return {};
@@ -228,8 +233,8 @@ void ClockSurvey::compare(size_t i, const AuxStream& stream, Clusters& clusters)
   }
 }
 
-// How late the TSCs of the clusters that are not right are: by the MTC packets between a PSB that is not right and the one before it that is,
-// or else the one after it.
+// How late the TSCs of the clusters that are not right are: by the MTC packets between a PSB that is not right and the one before it that
+// is, or else the one after it.
 void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters,
                               StreamClock& clock) const {
   const auto has = [&](const PsbEntry& psb, uint64_t phase) {
@@ -272,7 +277,9 @@ void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIn
 void ClockSurvey::drop_disproven(size_t i, const AuxStream& stream, StreamClock& clock) const {
   const std::vector<PsbEntry>& psbs = streams_[i].psbs;
   const auto is_right = [&](const PsbEntry& psb) { return clock.ratio.is_near(clock.ratio.phase_of(psb), *clock.phase); };
-  const auto is_before = [](const PsbEntry& a, const PsbEntry& b) { return ((a.tsc - b.tsc) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2; };
+  const auto is_before = [](const PsbEntry& a, const PsbEntry& b) {
+    return ((a.tsc - b.tsc) & ClockRatio::kTscMask) > ClockRatio::kTscMask / 2;
+  };
   for (StreamClock::Shift& shift : clock.shifts) {
     for (size_t k = 0; k < psbs.size() && shift.late_by != kUnknownShift; ++k) {
       if (!clock.ratio.is_near(clock.ratio.phase_of(psbs[k]), shift.phase)) continue;
@@ -298,7 +305,9 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
       return is_far_off_records(stream, psb.offset_bytes, time_of(psb), far_ns);
     };
     if (contradicted_ != 0)
-      clock.contradicts_records = [&stream, time_of](const PsbEntry& psb) { return contradicts_records(stream, psb.offset_bytes, time_of(psb)); };
+      clock.contradicts_records = [&stream, time_of](const PsbEntry& psb) {
+        return contradicts_records(stream, psb.offset_bytes, time_of(psb));
+      };
   }
   clock.ratio = ratio();
   clock.needs_tsc = needs_tsc(mine);
@@ -375,8 +384,8 @@ std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex&
     finding.what = name_of(stream) + ", trace offset " + std::to_string(first.offset_bytes);
     if (count > 1) finding.what += " to " + std::to_string(last.offset_bytes);
     const bool is_arm = index.clock().of_arm;
-    finding.what += std::string(is_arm ? ": the timestamps of " : ": the TSCs of ") + std::to_string(count) + (is_arm ? " A-Sync packet" : " PSB packet") +
-                    (count == 1 ? " " : "s ");
+    finding.what += std::string(is_arm ? ": the timestamps of " : ": the TSCs of ") + std::to_string(count) +
+                    (is_arm ? " A-Sync packet" : " PSB packet") + (count == 1 ? " " : "s ");
     finding.what += what_is_wrong(index, first, timing);
     count = 0;
   };
@@ -424,14 +433,16 @@ std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex&
     Finding& finding = findings.emplace_back();
     finding.kind = FindingKind::clock_contradicts;
     finding.time = *past_end;
-    finding.what = name_of(stream) + ": MTC packets count to a later time than that of the last AUX record: the ratio of TSC and crystal clock (" +
+    finding.what = name_of(stream) +
+                   ": MTC packets count to a later time than that of the last AUX record: the ratio of TSC and crystal clock (" +
                    std::to_string(config.tsc_ctc_ratio_n) + ":" + std::to_string(config.tsc_ctc_ratio_d) + ") may be wrong";
   }
   if (places == 0) return findings;
   Finding& finding = findings.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.time = time;
-  finding.what = name_of(stream) + ", trace offset " + std::to_string(first) + (places == 1 ? "" : " and " + std::to_string(places - 1) + " later") +
+  finding.what = name_of(stream) + ", trace offset " + std::to_string(first) +
+                 (places == 1 ? "" : " and " + std::to_string(places - 1) + " later") +
                  ": MTC or TMA packets contradict each other, or count from there to a later time than that of the next TSC";
   return findings;
 }

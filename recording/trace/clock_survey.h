@@ -17,8 +17,8 @@ namespace ptd {
 /// Damage shows as phases that few PSBs have. If many have one and many another, the TSC was moved once for all: then AUX records and other
 /// streams decide. Nothing is checked if something else explains what is found:
 /// - a stream whose phase drifts, as with a ratio that is not exact;
-/// - a thread that moves between sockets, whose crystal clocks differ: of the PSBs of all threads, several have one phase and several another, or a
-///   PSB has another phase than all others and no single wrong byte of its TSC or TMA explains it;
+/// - a thread that moves between sockets, whose crystal clocks differ: of the PSBs of all threads, several have one phase and several
+///   another, or a PSB has another phase than all others and no single wrong byte of its TSC or TMA explains it;
 /// - a stream with PSBs of a guest, whose TSC is another clock;
 /// - many PSBs with another phase, if MTC packets do not count on through the change: the crystal clock of a virtual machine that migrates
 ///   changes, its TSC does not;
@@ -27,13 +27,14 @@ namespace ptd {
 /// A TSC that nothing else checks is wrong if AUX records contradict it and agree with nearly all others.
 /// In a stream with fewer than eight PSBs, all but one must agree; with two PSBs, one of them must agree with another stream.
 ///
-/// A PSB+ without a TSC packet is reported if it has a TMA, or if most PSB+ of all streams have a TSC, and others of its own stream, if it has others.
+/// A PSB+ without a TSC packet is reported if it has a TMA, or if most PSB+ of all streams have a TSC, and others of its own stream, if it
+/// has others.
 ///
-/// Limitation: a stream with one PSB is only checked against AUX records, to 1 ms, if threads have fewer than eight PSBs or several phases. In traces of which only a sample is
-/// surveyed, a thread may move. Streams with PSBs of a VMX guest are not checked. A TSC moved
+/// Limitation: a stream with one PSB is only checked against AUX records, to 1 ms, if threads have fewer than eight PSBs or several phases.
+/// In traces of which only a sample is surveyed, a thread may move. Streams with PSBs of a VMX guest are not checked. A TSC moved
 /// by a multiple of 65,536 crystal ticks is wrong if it is before or after all AUX records or 2^32 ticks from its place among them or among
-/// the other TSCs; else order_findings() finds it. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
-/// record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
+/// the other TSCs; else order_findings() finds it. If all later TSCs of a thread moved forward where MTC packets do not count on, and none
+/// past the time of its last AUX record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
 class ClockSurvey {
  public:
   /// `is_sample`: not all PSBs will be added.
@@ -80,7 +81,8 @@ class ClockSurvey {
 /// Reports one finding for each run of PSBs with a contradicted TSC. Scans the whole stream; `visit` gets each offset that it reaches.
 [[nodiscard]] std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const std::function<void(uint64_t offset)>& visit);
-/// Reports one finding for the MTC and TMA packets that contradict each other or the TSC after them: see pt::TimeAhead. Scans the whole stream.
+/// Reports one finding for the MTC and TMA packets that contradict each other or the TSC after them: see pt::TimeAhead. Scans the whole
+/// stream.
 [[nodiscard]] std::vector<Finding> count_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const pt::Config& config, const std::function<void(uint64_t offset)>& visit);
 

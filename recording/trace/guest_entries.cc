@@ -28,7 +28,8 @@ bool runs_guests(const SegmentIndex& index, const SegmentTiming& timing, const p
   };
   bool found = false;
   if (stretches != SIZE_MAX) {
-    index.sample(stretches, [&](const PsbEntry& entry) { found = found || enters(entry); }, nullptr);
+    index.sample(
+        stretches, [&](const PsbEntry& entry) { found = found || enters(entry); }, nullptr);
     return found;
   }
   for (auto entry = index.next(0); entry && !found; entry = index.next(entry->offset_bytes + 1)) found = enters(*entry);

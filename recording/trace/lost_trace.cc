@@ -29,12 +29,14 @@ bool is_conflict(const AuxStream& stream, const Seam& seam) {
   const auto& conflicts = stream.placed().conflicts;
   const bool at_end = seam.offset_bytes == stream.end_offset();
   return seam.why == AuxBreak::missing && std::any_of(conflicts.begin(), conflicts.end(), [&](const PlacedPayloads::Range& range) {
-    return range.last == seam.offset_bytes || (at_end && range.first == seam.offset_bytes);
-  });
+           return range.last == seam.offset_bytes || (at_end && range.first == seam.offset_bytes);
+         });
 }
 
 /// Whether bytes are missing where the stream begins though it begins at offset 0: they are there and cannot be decoded.
-bool is_begin(const AuxStream& stream, const Seam& seam) { return seam.why == AuxBreak::missing && seam.offset_bytes == 0 && stream.size_bytes() != 0; }
+bool is_begin(const AuxStream& stream, const Seam& seam) {
+  return seam.why == AuxBreak::missing && seam.offset_bytes == 0 && stream.size_bytes() != 0;
+}
 
 }  // namespace
 
@@ -85,9 +87,11 @@ std::vector<Finding> begin_findings(const AuxStream& stream, const SegmentIndex&
   finding.what = name_of(stream) + ": ";
   if (first) {
     const std::string bytes = first->offset_bytes == 0 ? "bytes" : std::to_string(first->offset_bytes) + " bytes";
-    finding.what += std::string("the trace does not begin with its ") + sync + " packet: its first " + bytes + " are damaged, and not decoded";
+    finding.what +=
+        std::string("the trace does not begin with its ") + sync + " packet: its first " + bytes + " are damaged, and not decoded";
   } else {
-    finding.what += "none of its " + std::to_string(stream.size_bytes()) + " bytes of trace is decoded: they contain no " + sync + " packet";
+    finding.what +=
+        "none of its " + std::to_string(stream.size_bytes()) + " bytes of trace is decoded: they contain no " + sync + " packet";
   }
   return findings;
 }
@@ -106,8 +110,8 @@ std::vector<Finding> placement_findings(const AuxStream& stream) {
     for (const auto& [first, last] : placed.conflicts) bytes += last - first;
     const uint64_t first = placed.conflicts.front().first;
     add(FindingKind::trace_lost, first, placed.conflicts.back().last,
-        "AUXTRACE records overlap and contradict each other: two versions of " + std::to_string(bytes) + " bytes of trace, from trace offset " +
-            std::to_string(first) + " on; neither is decoded");
+        "AUXTRACE records overlap and contradict each other: two versions of " + std::to_string(bytes) +
+            " bytes of trace, from trace offset " + std::to_string(first) + " on; neither is decoded");
   }
   if (placed.doubled_bytes != 0)
     add(FindingKind::bad_record, placed.first_doubled, stream.end_offset(),
@@ -116,7 +120,8 @@ std::vector<Finding> placement_findings(const AuxStream& stream) {
   if (placed.late_payloads != 0 && placed.doubled_bytes == 0)
     add(FindingKind::bad_record, placed.first_late, stream.end_offset(),
         std::to_string(placed.late_payloads) + " AUXTRACE record" + (placed.late_payloads == 1 ? " is" : "s are") +
-            " out of order, the first at trace offset " + std::to_string(placed.first_late) + "; the trace is decoded in order of its offsets");
+            " out of order, the first at trace offset " + std::to_string(placed.first_late) +
+            "; the trace is decoded in order of its offsets");
   return findings;
 }
 
@@ -164,8 +169,9 @@ std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex&
   Finding& finding = findings.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.time = time;
-  finding.what = name_of(stream) + ": the TSC goes back or repeats at " + (places == 1 ? "" : std::to_string(places) + " PSB packets, the first at ") +
-                 "trace offset " + std::to_string(first->offset_bytes) + ": segments of the trace are swapped or doubled";
+  finding.what = name_of(stream) + ": the TSC goes back or repeats at " +
+                 (places == 1 ? "" : std::to_string(places) + " PSB packets, the first at ") + "trace offset " +
+                 std::to_string(first->offset_bytes) + ": segments of the trace are swapped or doubled";
   return findings;
 }
 

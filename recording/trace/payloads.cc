@@ -76,7 +76,8 @@ class RingPlacer {
       const auto first = static_cast<uint64_t>(std::mismatch(one.begin(), one.end(), other.begin()).first - one.begin());
       if (first == one.size()) continue;
       const Bytes rest = one.subspan(first);
-      const bool is_padding = rest.size() <= kMaxPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
+      const bool is_padding =
+          rest.size() <= kMaxPaddingBytes && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
       if (is_padding && to == end_ && stop > end_ && from + first > chunk->offset_bytes) {
         cut_last(from + first);
         break;

@@ -32,10 +32,10 @@ struct PlacedPayloads {
   struct Range {
     uint64_t first = 0, last = 0;  ///< [first, last)
   };
-  std::vector<AuxChunk> chunks;      ///< sorted and disjoint
-  std::vector<uint64_t> breaks;      ///< stream offsets of the first bytes of later rings
-  std::vector<Range> conflicts;      ///< given twice with different bytes, so in no chunk; sorted and disjoint
-  uint64_t announced_end_bytes = 0;  ///< the end that the records of the first ring name
+  std::vector<AuxChunk> chunks;                   ///< sorted and disjoint
+  std::vector<uint64_t> breaks;                   ///< stream offsets of the first bytes of later rings
+  std::vector<Range> conflicts;                   ///< given twice with different bytes, so in no chunk; sorted and disjoint
+  uint64_t announced_end_bytes = 0;               ///< the end that the records of the first ring name
   uint64_t doubled_bytes = 0, first_doubled = 0;  ///< bytes that repeat others at the same offset; stream offset of the first
   uint64_t late_payloads = 0, first_late = 0;     ///< payloads after others of larger offset; stream offset of the first
   bool unplaced = false;                          ///< payloads are missing because their offsets are too large

@@ -10,12 +10,12 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kFarTicks = 1U << 12;    // of the crystal clock: an error of 0.1 % exceeds that of two TMAs
-constexpr uint64_t kMostTicks = 1U << 22;   // beyond, a correct ratio that is not exact may explain any value
-constexpr uint64_t kInexact = 1000;         // a ratio may be wrong by this part
+constexpr uint64_t kFarTicks = 1U << 12;   // of the crystal clock: an error of 0.1 % exceeds that of two TMAs
+constexpr uint64_t kMostTicks = 1U << 22;  // beyond, a correct ratio that is not exact may explain any value
+constexpr uint64_t kInexact = 1000;        // a ratio may be wrong by this part
 constexpr uint64_t kErrorTicks = 2 * ClockRatio::kSlackTicks;
-constexpr uint64_t kLeastRatio = 8;         // of processors: 20 and more
-constexpr uint64_t kHost = ~uint64_t{0};    // in place of a VMCS
+constexpr uint64_t kLeastRatio = 8;       // of processors: 20 and more
+constexpr uint64_t kHost = ~uint64_t{0};  // in place of a VMCS
 
 // The VMCS in a PSB+; none if it has none.
 std::optional<uint64_t> vmcs_of(const AuxStream& stream, const PsbEntry& psb, std::vector<std::byte>& scratch) {
@@ -77,7 +77,8 @@ void RatioCheck::add(const AuxStream& stream, const SegmentIndex& index, const s
 std::vector<Finding> RatioCheck::findings() const {
   const Clock& clock = host_.is_judged() || !guests_.is_judged() ? host_ : guests_;
   const Pairs& pairs = clock.near.refute() ? clock.near : clock.far;
-  const bool is_strange = pairs.judged == 0 && pairs.distant >= 2 && ratio_.n < kLeastRatio * ratio_.d;  // with it, all PSBs seem to be far apart
+  // With it, all PSBs seem to be far apart.
+  const bool is_strange = pairs.judged == 0 && pairs.distant >= 2 && ratio_.n < kLeastRatio * ratio_.d;
   if (!pairs.refute() && !is_strange) return {};
   const std::string ratio = "the ratio of TSC and crystal clock (" + std::to_string(ratio_.n) + ":" + std::to_string(ratio_.d) + ") ";
   Finding finding;

@@ -135,7 +135,8 @@ const SegmentIndex::Entries* SegmentIndex::Slot::put(std::unique_ptr<const Entri
 
 SegmentIndex::SegmentIndex(const AuxStream& stream) : stream_(&stream) { divide(); }
 
-SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed) : stream_(&stream), is_arm_(true) {
+SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed)
+    : stream_(&stream), is_arm_(true) {
   divide();
   Entries entries;
   if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
@@ -270,7 +271,7 @@ std::optional<PsbEntry> SegmentIndex::previous(uint64_t offset_bytes) const {
   for (size_t i = starts_.empty() ? 0 : stretch_of(offset_bytes) + 1; i-- > 0;) {
     const Entries& entries = entries_of(i);
     const auto found = std::lower_bound(entries.begin(), entries.end(), offset_bytes,
-                                         [](const PsbEntry& entry, uint64_t value) { return entry.offset_bytes < value; });
+                                        [](const PsbEntry& entry, uint64_t value) { return entry.offset_bytes < value; });
     if (found != entries.begin()) return *std::prev(found);
   }
   return std::nullopt;
@@ -370,15 +371,17 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   return segment;
 }
 
-// Arm trace starts after the AUX record of the trace before it. Where several buffers have the trace of one unit, their records may be in another order.
+// Arm trace starts after the AUX record of the trace before it. Where several buffers have the trace of one unit, their records may be in
+// another order.
 Interval SegmentIndex::written_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const {
   const TimeNs from = is_arm_ ? stream_->written_from(entry.offset_bytes, 0) : stream_->written_from(entry.offset_bytes);
   const Interval written{from, stream_->written_by(end)};
   return written.last < written.first ? Interval{} : widen(written, timing.slack_ns);
 }
 
-// The timestamps of an Arm segment, which ends at `end`, are between those of the sync points around it. After the last one, they are at most 1 ms later
-// than the AUX record, and before the first one as much earlier, if the clock of these records fits the segment's own first timestamp.
+// The timestamps of an Arm segment, which ends at `end`, are between those of the sync points around it. After the last one, they are at
+// most 1 ms later than the AUX record, and before the first one as much earlier, if the clock of these records fits the segment's own first
+// timestamp.
 TickRange SegmentIndex::timestamps_of(const PsbEntry& entry, uint64_t end, const SegmentTiming& timing) const {
   constexpr uint64_t kRecordNs = 1'000'000;
   constexpr size_t kMaxSearch = 16;  // neighbours without a timestamp

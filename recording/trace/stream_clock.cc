@@ -23,7 +23,8 @@ void StreamClock::judge(std::vector<PsbEntry>& entries) const {
 
 // A TMA comes only after a TSC ([SDM] "TMA Packet").
 void StreamClock::judge_missing(std::vector<PsbEntry>& entries) const {
-  for (PsbEntry& entry : entries) entry.is_contradicted |= entry.lacks_tsc && !entry.in_guest && (needs_tsc || (tma_needs_tsc && entry.has_tma));
+  for (PsbEntry& entry : entries)
+    entry.is_contradicted |= entry.lacks_tsc && !entry.in_guest && (needs_tsc || (tma_needs_tsc && entry.has_tma));
 }
 
 // Whether the crystal clock agrees with the TSC.
@@ -85,8 +86,8 @@ void StreamClock::judge_records(std::vector<PsbEntry>& entries) const {
 }
 
 // A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, it is the later one. Two
-// such PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that. A TSC that is far
-// from both neighbours is wrong nevertheless.
+// such PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that. A TSC that is
+// far from both neighbours is wrong nevertheless.
 void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   std::vector<PsbEntry*> timed;
   for (PsbEntry& entry : entries) {
@@ -115,8 +116,8 @@ void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   }
 }
 
-// A timestamp is wrong if those around it are in order without it, and another value of one byte is between them. Of two that are not in order and
-// may be wrong, neither is used.
+// A timestamp is wrong if those around it are in order without it, and another value of one byte is between them. Of two that are not in
+// order and may be wrong, neither is used.
 void StreamClock::judge_timestamps(std::vector<PsbEntry>& entries) {
   std::vector<PsbEntry*> timed;
   for (PsbEntry& entry : entries) {

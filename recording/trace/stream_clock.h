@@ -54,17 +54,18 @@ struct StreamClock {
   struct Shift {
     uint64_t phase = 0, late_by = 0;
   };
-  /// A TSC with the right phase may be wrong by a multiple of a wrap of the TMA's 16 bits. By so many ticks no order of the trace explains it.
+  /// A TSC with the right phase may be wrong by a multiple of a wrap of the TMA's 16 bits. By so many ticks no order of the trace explains
+  /// it.
   static constexpr uint64_t kFarTicks = uint64_t{1} << 32;
   ClockRatio ratio;
   std::optional<uint64_t> phase;  ///< of TSCs that are right
   std::vector<Shift> shifts;      ///< at most 255
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
   bool of_thread = false;
-  bool may_move = false;          ///< of a thread: the PSBs of all threads do not have one phase
-  bool needs_tsc = false;         ///< each PSB+ has a TSC packet; `tma_needs_tsc`: each that has a TMA packet
+  bool may_move = false;   ///< of a thread: the PSBs of all threads do not have one phase
+  bool needs_tsc = false;  ///< each PSB+ has a TSC packet; `tma_needs_tsc`: each that has a TMA packet
   bool tma_needs_tsc = false;
-  bool of_arm = false;            ///< TSCs are timestamps of 64 bits
+  bool of_arm = false;  ///< TSCs are timestamps of 64 bits
   /// Returns whether AUX records prove that a PSB was written at another time than its TSC. Empty: the records say nothing.
   std::function<bool(const PsbEntry&)> contradicts_records;
   /// Returns whether AUX records contradict a TSC by so much that it is wrong even if the crystal clock agrees with it. May be empty.

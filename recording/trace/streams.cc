@@ -123,8 +123,9 @@ void AuxStream::finish() {
   payloads_ = {};
   size_bytes_ = 0;
   for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
-  std::stable_sort(written_.begin(), written_.end(),
-                   [](const Written& a, const Written& b) { return std::pair(a.end_offset_bytes, a.time) < std::pair(b.end_offset_bytes, b.time); });
+  std::stable_sort(written_.begin(), written_.end(), [](const Written& a, const Written& b) {
+    return std::pair(a.end_offset_bytes, a.time) < std::pair(b.end_offset_bytes, b.time);
+  });
   for (const AuxLoss& loss : losses_) {
     if (snapshot_) break;  // offsets of snapshots place nothing
     const uint64_t at = loss.end_offset_bytes;

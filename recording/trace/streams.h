@@ -48,8 +48,8 @@ class AuxStream {
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot, uint32_t ring = 0);
   /// Declares that the payloads are snapshots.
   void set_snapshot() { snapshot_ = true; }
-  /// Adds the trace of a sample, in order of time. Like snapshots, consecutive windows may repeat bytes, which are found by content and kept
-  /// once. Payloads of other kinds must not be added to the same stream.
+  /// Adds the trace of a sample, in order of time. Like snapshots, consecutive windows may repeat bytes, which are found by content and
+  /// kept once. Payloads of other kinds must not be added to the same stream.
   void add_sample(const AuxSample& sample, Bytes window);
   [[nodiscard]] bool may_hold_samples() const { return samples_.size() == payloads_.size(); }
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
@@ -99,8 +99,8 @@ class AuxStream {
   [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
   /// Returns a time before which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record gives one.
   [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
-  /// Returns a time after which all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record gives one. `early_ns`: how long before an
-  /// AUX record tracing may go on.
+  /// Returns a time after which all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record gives one. `early_ns`: how
+  /// long before an AUX record tracing may go on.
   [[nodiscard]] TimeNs written_from(uint64_t offset_bytes, uint64_t early_ns = 1'000'000) const;
 
  private:

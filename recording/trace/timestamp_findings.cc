@@ -42,9 +42,11 @@ std::vector<Finding> timestamp_findings(const AuxStream& stream, const SegmentIn
   Finding& finding = findings.emplace_back();
   finding.kind = FindingKind::clock_contradicts;
   finding.time = time;
-  finding.what = name_of(stream) + ", trace offset " + std::to_string(first) + (all == 1 ? "" : " and later") + ": timestamps contradict those around them:";
+  finding.what = name_of(stream) + ", trace offset " + std::to_string(first) + (all == 1 ? "" : " and later") +
+                 ": timestamps contradict those around them:";
   const char* separator = " ";
-  for (const auto& [count, what] : {std::pair(corrected, " corrected"), std::pair(unused, " not used"), std::pair(early, " before the one before")}) {
+  for (const auto& [count, what] :
+       {std::pair(corrected, " corrected"), std::pair(unused, " not used"), std::pair(early, " before the one before")}) {
     if (count != 0) finding.what += std::exchange(separator, ", ") + std::to_string(count) + what;
   }
   return findings;

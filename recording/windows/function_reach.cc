@@ -10,7 +10,7 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kLongestInsn = 15, kTableJumpBytes = 7;  // of the instruction that jumps by a table
-constexpr uint64_t kEntryBytes = 4;      // of a switch's table
+constexpr uint64_t kEntryBytes = 4;                         // of a switch's table
 constexpr uint64_t kAnyCount = ~uint64_t{0};
 constexpr uint8_t kOperandSize = 0x66;  // a prefix
 
@@ -60,11 +60,16 @@ PassedCounts passed_counts(Bytes jump, std::optional<uint64_t> value) {
   const uint8_t first = byte_at(jump, 0), opcode = first == 0x0f ? byte_at(jump, 1) - 0x10 : first;
   if (!value) return {};
   switch (opcode) {
-    case 0x72: return {*value, kAnyCount};      // JB
-    case 0x73: return {kAnyCount, *value};      // JAE
-    case 0x76: return {*value + 1, kAnyCount};  // JBE
-    case 0x77: return {kAnyCount, *value + 1};  // JA
-    default: return {};
+    case 0x72:
+      return {*value, kAnyCount};  // JB
+    case 0x73:
+      return {kAnyCount, *value};  // JAE
+    case 0x76:
+      return {*value + 1, kAnyCount};  // JBE
+    case 0x77:
+      return {kAnyCount, *value + 1};  // JA
+    default:
+      return {};
   }
 }
 
@@ -73,8 +78,8 @@ PassedCounts passed_counts(Bytes jump, std::optional<uint64_t> value) {
 struct FunctionReach::Step {
   InsnClass cls = InsnClass::bad;
   Bytes code;
-  uint64_t next = 0;    // address after the instruction
-  uint64_t target = 0;  // of a direct branch within the section; 0: none
+  uint64_t next = 0;     // address after the instruction
+  uint64_t target = 0;   // of a direct branch within the section; 0: none
   bool goes_on = false;  // `next` may be executed after it
 };
 
@@ -121,8 +126,8 @@ FunctionReach::Step FunctionReach::step_at(uint32_t address) const {
   return step;
 }
 
-// Adds the targets of CALLs. A CALL of the next instruction only reads the instruction pointer. Sections may share bytes of the file: each is
-// read once.
+// Adds the targets of CALLs. A CALL of the next instruction only reads the instruction pointer. Sections may share bytes of the file: each
+// is read once.
 void FunctionReach::find_callees() {
   std::vector<bool> seen(file_.file().bytes().size());  // by offset in the file
   std::vector<uint32_t> open = starts_;
@@ -165,8 +170,8 @@ void FunctionReach::find_tables() {
   sort_once(tables_);
 }
 
-// The targets of a switch of i386. Its table ends where the check of the switch's value says, where another table begins, or at the first entry
-// outside of the function. Entries are addresses of the linked image.
+// The targets of a switch of i386. Its table ends where the check of the switch's value says, where another table begins, or at the first
+// entry outside of the function. Entries are addresses of the linked image.
 std::vector<uint64_t> FunctionReach::cases_of(Bytes jump, const Reached& reached, uint64_t most) {
   std::vector<uint64_t> cases;
   const std::optional<uint32_t> table = file_.is_64bit() ? std::nullopt : table_of(jump);
@@ -194,8 +199,8 @@ bool FunctionReach::is_padding(uint64_t from, uint64_t to) const {
   return from == to;
 }
 
-// Whether a JMP is the last call of the function: one to what follows it, but for padding. Within a function, the code would go on without it, unless
-// it was compiled without optimization. Then the function has a frame, which is left before a last call.
+// Whether a JMP is the last call of the function: one to what follows it, but for padding. Within a function, the code would go on without
+// it, unless it was compiled without optimization. Then the function has a frame, which is left before a last call.
 bool FunctionReach::leaves(const Step& jump, Bytes before, uint64_t start) const {
   constexpr uint8_t kPushFrame = 0x55, kPopFrame = 0x5d, kLeave = 0xc9;
   if (jump.cls != InsnClass::jump_direct || jump.target < jump.next || !is_padding(jump.next, jump.target)) return false;

@@ -13,16 +13,17 @@
 
 namespace ptd {
 
-/// Reads the code of a file once, from what certainly is code: symbols, exports, the entry point, .pdata, and the targets of CALLs in these.
+/// Reads the code of a file once, from what certainly is code: symbols, exports, the entry point, .pdata, and the targets of CALLs in
+/// these.
 class FunctionReach {
  public:
   /// `symbols`, `functions`: those of the file, by address.
   FunctionReach(const PeFile& file, const std::vector<PeSymbol>& symbols, const std::vector<PeFunction>& functions);
-  /// Returns the first address after `start` that is not known to be of the function that begins there, at most `limit`. In a file with a symbol
-  /// table, that is the next start of another function. Otherwise other functions may have no symbol, so it is the first code to which
-  /// neither sequential instructions, direct jumps nor the tables of switches of i386 lead. Code directly after an indirect jump counts if later
-  /// code does: the cases of a switch. Limitation: a tail call over other code of the function, of a function to which nothing else leads, looks
-  /// like a jump within the function.
+  /// Returns the first address after `start` that is not known to be of the function that begins there, at most `limit`. In a file with a
+  /// symbol table, that is the next start of another function. Otherwise other functions may have no symbol, so it is the first code to
+  /// which neither sequential instructions, direct jumps nor the tables of switches of i386 lead. Code directly after an indirect jump
+  /// counts if later code does: the cases of a switch. Limitation: a tail call over other code of the function, of a function to which
+  /// nothing else leads, looks like a jump within the function.
   [[nodiscard]] uint64_t end_of(uint32_t start, uint64_t limit);
 
  private:

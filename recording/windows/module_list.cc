@@ -71,7 +71,8 @@ class ListReader {
     }
     if (modules_.empty())
       return Error{ErrorCode::bad_format,
-                   name_ + " lists no module: it is neither CSV with BaseAddress, ModuleMemorySize and FileName, nor the output of 'lm f'", 0};
+                   name_ + " lists no module: it is neither CSV with BaseAddress, ModuleMemorySize and FileName, nor the output of 'lm f'",
+                   0};
     std::stable_sort(modules_.begin(), modules_.end(), [](const ListedModule& a, const ListedModule& b) { return a.base < b.base; });
     return std::move(modules_);
   }
@@ -96,7 +97,8 @@ class ListReader {
         if (std::ranges::find(kNames[column], lower_case(fields[i])) != kNames[column].end()) columns_[column] = i;
       }
     }
-    is_csv_ = std::ranges::all_of(std::array{columns_[kBase], columns_[kSize], columns_[kPath]}, [&](size_t at) { return at < fields.size(); });
+    is_csv_ =
+        std::ranges::all_of(std::array{columns_[kBase], columns_[kSize], columns_[kPath]}, [&](size_t at) { return at < fields.size(); });
     if (columns_[kTimestamp] == fields.size()) columns_[kTimestamp] = kNoColumn;
     return is_csv_;
   }
@@ -139,7 +141,9 @@ class ListReader {
     return {};
   }
 
-  [[nodiscard]] Error bad(const std::string& why) const { return {ErrorCode::bad_format, name_ + ":" + std::to_string(number_) + ": " + why, 0}; }
+  [[nodiscard]] Error bad(const std::string& why) const {
+    return {ErrorCode::bad_format, name_ + ":" + std::to_string(number_) + ": " + why, 0};
+  }
 
   static constexpr size_t kNoColumn = ~size_t{0};
   std::string_view text_;
@@ -152,7 +156,9 @@ class ListReader {
 
 }  // namespace
 
-Result<std::vector<ListedModule>> parse_module_list(std::string_view text, const std::string& name) { return ListReader(text, name).read(); }
+Result<std::vector<ListedModule>> parse_module_list(std::string_view text, const std::string& name) {
+  return ListReader(text, name).read();
+}
 
 Result<std::vector<ListedModule>> read_module_list(const std::string& path) {
   const auto file = MappedFile::open(path);

@@ -19,8 +19,8 @@ struct ListedModule {
 };
 
 /// Reads a list of modules, by base address. Two forms:
-///  - CSV with a header of column names: BaseAddress (or base), ModuleMemorySize (or size), FileName (or path), and optionally TimeDateStamp; other
-///    columns are ignored. Numbers are decimal, or hex with 0x. Export-Csv of PowerShell writes this form.
+///  - CSV with a header of column names: BaseAddress (or base), ModuleMemorySize (or size), FileName (or path), and optionally
+///    TimeDateStamp; other columns are ignored. Numbers are decimal, or hex with 0x. Export-Csv of PowerShell writes this form.
 ///  - The output of WinDbg's `lm f`: start, end, name and path, numbers in hex. Lines that do not begin with two addresses are ignored.
 /// Errors: bad_format with the line; too_large: more than 8192 modules or 16 MiB.
 [[nodiscard]] Result<std::vector<ListedModule>> read_module_list(const std::string& path);

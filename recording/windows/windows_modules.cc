@@ -69,7 +69,8 @@ void WindowsModules::add(const std::vector<ListedModule>& modules) {
     check_interrupt();
     const std::string path = shown_path(module.path);
     if (module.base < end_) {
-      report(FindingKind::section_overlap, module.base, path + " and " + last_path_ + " overlap in the list of modules: " + path + " is not used");
+      report(FindingKind::section_overlap, module.base,
+             path + " and " + last_path_ + " overlap in the list of modules: " + path + " is not used");
       continue;
     }
     end_ = module.base + module.size_bytes;
@@ -88,7 +89,8 @@ void WindowsModules::add_module(const ListedModule& module) {
   if (found.file != nullptr) {
     auto code = found.file->code_at(module.base, budget_);
     if (code.ok() && code->size() <= sections_left_) return add_code(module, path, found, *code);
-    refused.push_back(found.file->file().path() + " " + (code.ok() ? "has more sections than the limit of all modules" : code.error().message));
+    refused.push_back(found.file->file().path() + " " +
+                      (code.ok() ? "has more sections than the limit of all modules" : code.error().message));
   }
   for (const std::string& sentence : refused) report(FindingKind::file_changed, module.base, sentence + ": not used");
   if (refused.empty()) {
@@ -156,7 +158,8 @@ void WindowsModules::pick_symbols(const std::string& path, const PeFile& file) {
     FixedSymbol& symbol = pick.symbols.emplace_back();
     symbol.file_offset_bytes = start;
     symbol.name = demangle(symbols[i].name);
-    for (size_t alias = i + 1; alias < end && alias - i < Symbolizer::kMostNames; ++alias) symbol.aliases.push_back(demangle(symbols[alias].name));
+    for (size_t alias = i + 1; alias < end && alias - i < Symbolizer::kMostNames; ++alias)
+      symbol.aliases.push_back(demangle(symbols[alias].name));
     uint64_t limit = file.file().bytes().size() + start;
     if (const PeSection* section = file.code_of(start); section != nullptr) limit = uint64_t{section->address} + section->size_bytes;
     if (end < symbols.size()) limit = std::min<uint64_t>(limit, symbols[end].address);
@@ -243,7 +246,8 @@ const std::vector<std::string>& WindowsModules::names_in(const std::string& fold
     constexpr size_t kMostEntries = 1U << 20;
     std::error_code error;
     size_t entries = 0;
-    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end && entries < kMostEntries; at.increment(error), ++entries) {
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end && entries < kMostEntries;
+         at.increment(error), ++entries) {
       const std::string name = at->path().filename().string();
       known->second[lower_case(name)].push_back(name);
     }

@@ -14,9 +14,9 @@
 
 namespace ptd {
 
-/// Files are searched below roots: at the listed path (C:\a\b.dll: ROOT/a/b.dll, ROOT/C/a/b.dll), then by name (ROOT/b.dll), without regard to case.
-/// No link leads out of a root. A file is used only if its SizeOfImage, and its TimeDateStamp if the list has it, are those of the list. A
-/// module without a file is a section without bytes.
+/// Files are searched below roots: at the listed path (C:\a\b.dll: ROOT/a/b.dll, ROOT/C/a/b.dll), then by name (ROOT/b.dll), without regard
+/// to case. No link leads out of a root. A file is used only if its SizeOfImage, and its TimeDateStamp if the list has it, are those of the
+/// list. A module without a file is a section without bytes.
 class WindowsModules {
  public:
   /// `roots`: existing folders, in order; the last one is the folder of the list.

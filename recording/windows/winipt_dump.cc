@@ -56,10 +56,12 @@ class DumpReader {
     if (Status status = take_data_header(threads); !status.ok()) return status.error();
     const auto content_end = std::find_if(threads.rbegin(), threads.rend(), [](std::byte byte) { return byte != std::byte{0}; }).base();
     const auto is_rest_zero = [&] { return content_end - threads.begin() <= 0; };
-    while (!threads.empty() && dump_.streams.size() < WiniptDump::kMostThreads && !(is_rest_zero() && !dump_.streams.empty())) take_thread(threads);
+    while (!threads.empty() && dump_.streams.size() < WiniptDump::kMostThreads && !(is_rest_zero() && !dump_.streams.empty()))
+      take_thread(threads);
     if (is_rest_zero()) threads = {};  // ipttool writes a buffer of the size that it asked for, which may be more than it then got
     if (!threads.empty())
-      note(FindingKind::trace_lost, "has more than " + std::to_string(WiniptDump::kMostThreads) + " threads: the trace of the others is not used", 0);
+      note(FindingKind::trace_lost,
+           "has more than " + std::to_string(WiniptDump::kMostThreads) + " threads: the trace of the others is not used", 0);
     for (const auto& [key, problem] : problems_) add_finding(key.first, key.second, problem);
     return std::move(dump_);
   }
@@ -80,7 +82,8 @@ class DumpReader {
     if (number_at<uint16_t>(bytes_, 2) == 0) note(FindingKind::bad_record, "is marked as not valid by the driver (ValidTrace)", 0);
     threads = bytes_.subspan(kDataHeaderBytes);
     if (size > threads.size())
-      note(FindingKind::trace_lost, "is cut: it has " + std::to_string(threads.size()) + " of " + std::to_string(size) + " bytes of trace", 0);
+      note(FindingKind::trace_lost, "is cut: it has " + std::to_string(threads.size()) + " of " + std::to_string(size) + " bytes of trace",
+           0);
     if (size < threads.size())
       dump_.warnings.push_back(path_ + ": " + std::to_string(threads.size() - size) + " bytes after the trace are not used");
     threads = threads.first(std::min<uint64_t>(size, threads.size()));
@@ -94,7 +97,8 @@ class DumpReader {
       return;
     }
     const ThreadHeader header = header_at(threads);
-    const Bytes ring = threads.subspan(kThreadHeaderBytes).first(std::min<uint64_t>(header.size_bytes, threads.size() - kThreadHeaderBytes));
+    const Bytes ring =
+        threads.subspan(kThreadHeaderBytes).first(std::min<uint64_t>(header.size_bytes, threads.size() - kThreadHeaderBytes));
     threads = threads.subspan(kThreadHeaderBytes + ring.size());
     if (ring.size() < header.size_bytes) note(FindingKind::trace_lost, "is cut: trace is missing", header.id);
     take_timing(header);
@@ -108,8 +112,8 @@ class DumpReader {
     if (!seen_.insert(header.id).second) {
       note(FindingKind::trace_lost, "has a thread more than once: the trace of the first is used", header.id);
     } else if (header.offset_bytes > header.size_bytes) {
-      note(FindingKind::trace_lost, "has a ring offset outside of the ring: which bytes are the oldest is not known, and they are not decoded",
-           header.id);
+      note(FindingKind::trace_lost,
+           "has a ring offset outside of the ring: which bytes are the oldest is not known, and they are not decoded", header.id);
     } else {
       unroll(ring, header, stream);
     }
@@ -152,7 +156,8 @@ class DumpReader {
     if (!is_known) note(FindingKind::bad_record, "has an MTC frequency above 15, which is not used", header.id);
     const uint8_t period = is_known ? static_cast<uint8_t>(header.mtc_period) : 0;
     if (dump_.has_timing && (dump_.mtc_period != period || dump_.tsc_ctc_ratio != header.ratio))
-      note(FindingKind::clock_contradicts, "has MTC frequencies or ratios that differ from thread to thread: those of the first are used", header.id);
+      note(FindingKind::clock_contradicts, "has MTC frequencies or ratios that differ from thread to thread: those of the first are used",
+           header.id);
     if (std::exchange(dump_.has_timing, true)) return;
     dump_.mtc_period = period;
     dump_.tsc_ctc_ratio = header.ratio;

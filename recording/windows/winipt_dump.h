@@ -7,10 +7,11 @@
 //     ring offset u32, size u32                     IPT_TRACE_HEADER
 //     the ring's bytes                              the driver writes next at the ring offset
 //
-// Zeros may follow the last thread: ipttool asks for the size, allocates a zeroed buffer, reads into it, and writes all of it. If a thread ended in
-// between, its trace is not in it.
+// Zeros may follow the last thread: ipttool asks for the size, allocates a zeroed buffer, reads into it, and writes all of it. If a thread
+// ended in between, its trace is not in it.
 //
-// A ring that is full is overwritten from its start: its oldest byte is then at the ring offset. One that never was full is zero from there on.
+// A ring that is full is overwritten from its start: its oldest byte is then at the ring offset. One that never was full is zero from there
+// on.
 #pragma once
 
 #include <memory>
@@ -27,13 +28,13 @@ namespace ptd {
 struct WiniptDump {
   static constexpr size_t kMostThreads = 1U << 14;
 
-  /// One a thread, with its tid. A ring that was full begins at its ring offset, or at its size: stream offsets are those of the ring, plus its size
-  /// after the end of it.
+  /// One a thread, with its tid. A ring that was full begins at its ring offset, or at its size: stream offsets are those of the ring, plus
+  /// its size after the end of it.
   std::vector<AuxStream> streams;
-  bool has_psb = false;        ///< some stream can be decoded
-  bool has_timing = false;     ///< some thread has timing packets (TSC, MTC)
-  uint8_t mtc_period = 0;      ///< IA32_RTIT_CTL.MTCFreq of the threads with timing packets
-  uint32_t tsc_ctc_ratio = 0;  ///< TSC ticks per crystal tick, 0: unknown
+  bool has_psb = false;           ///< some stream can be decoded
+  bool has_timing = false;        ///< some thread has timing packets (TSC, MTC)
+  uint8_t mtc_period = 0;         ///< IA32_RTIT_CTL.MTCFreq of the threads with timing packets
+  uint32_t tsc_ctc_ratio = 0;     ///< TSC ticks per crystal tick, 0: unknown
   std::vector<Finding> findings;  ///< without space and ip
   std::vector<std::string> warnings;
 };

@@ -27,7 +27,8 @@ struct Entry {
 
 /// Lists the entries nearest to the live one.
 std::string list_text(const std::vector<Entry>& entries) {
-  const auto live = static_cast<size_t>(std::find_if(entries.begin(), entries.end(), [](const Entry& each) { return each.is_live; }) - entries.begin());
+  const auto live =
+      static_cast<size_t>(std::find_if(entries.begin(), entries.end(), [](const Entry& each) { return each.is_live; }) - entries.begin());
   const size_t around = live == entries.size() ? 0 : live;
   const size_t first = around < kMostVersions / 2 ? 0 : around - kMostVersions / 2, end = std::min(entries.size(), first + kMostVersions);
   std::string text = first == 0 ? "" : "  and " + std::to_string(first) + " earlier\n";
@@ -59,7 +60,8 @@ std::string bytes_text(Bytes bytes) {
 
 std::string interval_text(Interval time) {
   if (time.first == kTimeMin && time.last == kTimeMax) return "any time";
-  return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." + (time.last == kTimeMax ? std::string() : seconds(time.last));
+  return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." +
+         (time.last == kTimeMax ? std::string() : seconds(time.last));
 }
 
 /// Returns the instruction that the thread sees at an address; one byte if there is none.
@@ -71,7 +73,8 @@ CodeRange seen_by(ReplaySession& session, ThreadKey thread, Ip ip) {
   return {space_at(place->space, ip), ip, place->block->mode, std::clamp<uint64_t>(size, 1, kMostInsnBytes)};
 }
 
-/// Returns the instruction at the range's address as memory had it at a moment, with `part` in its place. Without an instruction, the known bytes of the range.
+/// Returns the instruction at the range's address as memory had it at a moment, with `part` in its place. Without an instruction, the known
+/// bytes of the range.
 std::string insn_text(ReplaySession& session, const CodeRange& range, TimeNs when, const PlacedBytes& part = {}) {
   std::array<std::byte, kMostInsnBytes> insn{};
   const size_t size = put_over(insn, range.ip, session.memory().read(range.space, range.ip, when, insn), part);
@@ -119,11 +122,14 @@ std::vector<Period> periods_of(const Timeline& timeline, const CodeRange& range,
     if (!periods.empty()) periods.back().time.last = change;
     periods.push_back({{change, kTimeMax}, std::move(here)});
   }
-  std::erase_if(periods, [](const Period& each) { return std::all_of(each.sections.begin(), each.sections.end(), [](SectionId id) { return id == kNoSection; }); });
+  std::erase_if(periods, [](const Period& each) {
+    return std::all_of(each.sections.begin(), each.sections.end(), [](SectionId id) { return id == kNoSection; });
+  });
   return periods;
 }
 
-/// Lists the mappings that followed each other; if there were several, with the bytes of each, unless these changed: then the versions have them.
+/// Lists the mappings that followed each other; if there were several, with the bytes of each, unless these changed: then the versions have
+/// them.
 std::string mappings_text(ReplaySession& session, const CodeRange& range, TimeNs now) {
   const Timeline& timeline = session.recording().timeline();
   const std::vector<Period> periods = periods_of(timeline, range, session.memory().sections_over(range.space, range.ip, range.size_bytes));
@@ -152,7 +158,8 @@ std::string versions_text(ReplaySession& session, ThreadKey thread, Ip ip) {
   std::string text = mappings_text(session, range, now);
   for (const SiteId site : timeline.sites_in(range.space, ip, range.size_bytes)) {
     const Timeline::SiteInfo info = timeline.site(site);
-    text += "changed code at " + hex(info.ip) + ", " + std::to_string(info.size_bytes) + " bytes, " + std::to_string(info.versions) + " versions\n";
+    text += "changed code at " + hex(info.ip) + ", " + std::to_string(info.size_bytes) + " bytes, " + std::to_string(info.versions) +
+            " versions\n";
     std::vector<Entry> entries;
     for (uint32_t i = 0; i < info.versions; ++i) {
       const Timeline::VersionInfo version = timeline.version(site, i);

@@ -7,7 +7,8 @@
 
 namespace ptd::replay {
 
-/// Lists the mappings and versions of the instruction at an address, which a thread sees at its next instruction, one a line. Those of that time have a '*'.
+/// Lists the mappings and versions of the instruction at an address, which a thread sees at its next instruction, one a line. Those of that
+/// time have a '*'.
 std::string versions_text(ReplaySession& session, ThreadKey thread, Ip ip);
 
 }  // namespace ptd::replay

@@ -37,8 +37,8 @@ std::string GdbServer::set(std::string_view packet) {
 std::string GdbServer::supported(std::string_view features) {
   tells_breakpoints_ = features.find("swbreak+") != std::string_view::npos;
   follows_programs_ = one_process_ && features.find("exec-events+") != std::string_view::npos;
-  return "PacketSize=" + hex(2 * kMostMemoryBytes).substr(2) +
-         "" + (follows_programs_ ? ";exec-events+" : "") + ";QStartNoAckMode+;ReverseStep+;ReverseContinue+;swbreak+;hwbreak+;vContSupported+;qXfer:features:read+;qXfer:exec-file:read+;"
+  return "PacketSize=" + hex(2 * kMostMemoryBytes).substr(2) + "" + (follows_programs_ ? ";exec-events+" : "") +
+         ";QStartNoAckMode+;ReverseStep+;ReverseContinue+;swbreak+;hwbreak+;vContSupported+;qXfer:features:read+;qXfer:exec-file:read+;"
          "qXfer:auxv:read+;qXfer:libraries-svr4:read+;Qbtrace:bts+;Qbtrace:off+;Qbtrace-conf:bts:size+;qXfer:btrace:read+;"
          "qXfer:btrace-conf:read+";
 }
@@ -124,13 +124,14 @@ std::optional<std::string> GdbServer::document(std::string_view object, std::str
   if (object == "libraries-svr4") return session_.image_of(thread).library_list();
   if (object == "btrace-conf") {
     if (!traced_.contains(thread)) return std::nullopt;
-    return "<!DOCTYPE btrace-conf SYSTEM \"btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" +
-           hex(branch_bytes_) + "\"/>\n</btrace-conf>\n";
+    return "<!DOCTYPE btrace-conf SYSTEM \"btrace-conf.dtd\">\n<btrace-conf version=\"1.0\">\n<bts size=\"" + hex(branch_bytes_) +
+           "\"/>\n</btrace-conf>\n";
   }
   if (object == "btrace") {
     // `delta` is refused: GDB then reads the whole trace, which also holds after a move backward.
     if (!traced_.contains(thread) || (annex != "all" && annex != "new")) return std::nullopt;
-    return btrace_document(branch_trace(session_.cursor(), thread, std::max<uint64_t>(branch_bytes_ / kBytesPerBranch, 2), session_.memory()));
+    return btrace_document(
+        branch_trace(session_.cursor(), thread, std::max<uint64_t>(branch_bytes_ / kBytesPerBranch, 2), session_.memory()));
   }
   return std::nullopt;
 }

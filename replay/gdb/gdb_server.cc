@@ -136,7 +136,8 @@ std::optional<int64_t> GdbServer::take_thread(std::string_view& text) const {
 
 ThreadKey GdbServer::chosen(int64_t id) const { return id > 0 ? id : session_.current(); }
 
-// The thread that the user works with. Neither qRcmd nor the `bs` of a reverse-stepi names it, and Hg is for the registers that GDB reads last:
+// The thread that the user works with. Neither qRcmd nor the `bs` of a reverse-stepi names it, and Hg is for the registers that GDB reads
+// last:
 // after `info threads`, those of the last thread. `thread N` asks whether the thread is alive (T), and GDB selects the thread of a stop.
 ThreadKey GdbServer::selected() const { return selected_ > 0 ? selected_ : session_.current(); }
 
@@ -169,7 +170,8 @@ std::string GdbServer::threads(bool first) {
   if (listed_ >= all.size()) return "l";
   std::string text = "m";
   auto at = std::next(all.begin(), static_cast<std::ptrdiff_t>(listed_));
-  for (size_t i = 0; i < kOnce && at != all.end(); ++i, ++at, ++listed_) text += (i == 0 ? "" : ",") + hex(static_cast<uint64_t>(at->first)).substr(2);
+  for (size_t i = 0; i < kOnce && at != all.end(); ++i, ++at, ++listed_)
+    text += (i == 0 ? "" : ",") + hex(static_cast<uint64_t>(at->first)).substr(2);
   return text;
 }
 
@@ -225,8 +227,8 @@ std::string GdbServer::breakpoint(std::string_view text, bool insert) {
 
 // Runs
 
-// ACTION[:THREAD];... An action without a thread is for all threads that no other action names. The whole recording moves, so the first action
-// that steps decides; without one, all continue.
+// ACTION[:THREAD];... An action without a thread is for all threads that no other action names. The whole recording moves, so the first
+// action that steps decides; without one, all continue.
 std::optional<std::string> GdbServer::resume_all(std::string_view actions) {
   Resumed resumed;
   bool steps = false, all = false;
@@ -318,7 +320,8 @@ void GdbServer::continue_run() {
     const auto& range = resumed_.range;
     if (result.reason != StopReason::stepped || !range || resumed_.step == kAnyThread) return stop(result);
     const auto place = session_.place_of(resumed_.step);
-    if (!place || place->ip.value < range->first || place->ip.value >= range->end || session_.run().breaks().contains(place->ip)) return stop(result);
+    if (!place || place->ip.value < range->first || place->ip.value >= range->end || session_.run().breaks().contains(place->ip))
+      return stop(result);
     RunRequest further = request();
     further.keeps_notes = true;
     session_.run().begin(further);
@@ -339,22 +342,27 @@ bool GdbServer::ends_after_exec(RunResult& held) {
   if (held.reason != StopReason::space) return true;
   const auto place = session_.cursor().next_place();
   if (!place || !is_resumed(place->thread)) return false;
-  if (backward_ && (resumed_.step == place->thread || resumed_.step == kAnyThread)) held.reason = StopReason::stepped;
-  else if (session_.run().breaks().contains(place->ip)) held.reason = StopReason::breakpoint;
+  if (backward_ && (resumed_.step == place->thread || resumed_.step == kAnyThread))
+    held.reason = StopReason::stepped;
+  else if (session_.run().breaks().contains(place->ip))
+    held.reason = StopReason::breakpoint;
   return held.reason != StopReason::space;
 }
 
-// An exec event makes GDB read the symbols of the process's program, and resume. Returns whether it, or a run that goes on, replaces the stop.
+// An exec event makes GDB read the symbols of the process's program, and resume. Returns whether it, or a run that goes on, replaces the
+// stop.
 bool GdbServer::follow_program(const RunResult& result) {
   const bool passed = result.reason != StopReason::space;
   const auto place = passed ? session_.place_of(session_.current()) : session_.cursor().next_place();
-  if (!follows_programs_ || !place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace) return false;
+  if (!follows_programs_ || !place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace)
+    return false;
   program_space_ = place->space;
   program_ = session_.image_at(*place).program();
   held_ = result;
   // Without a file GDB keeps the names that it has; the run went no further than this.
   if (program_.empty()) {
-    const std::string line = "thread " + std::to_string(place->thread) + " executes another program, whose file is not at hand: load its names with 'monitor symbols'\n";
+    const std::string line = "thread " + std::to_string(place->thread) +
+                             " executes another program, whose file is not at hand: load its names with 'monitor symbols'\n";
     send("O" + to_hex(line));
     if (!passed) return resume(backward_, resumed_), true;
     held_.reset();
@@ -370,9 +378,10 @@ void GdbServer::warn_of_program() {
   if (!place || place->space == program_space_ || place->space == kKernelSpace || place->space == kNoSpace) return;
   const std::string program = session_.image_at(*place).program(), thread = "thread " + std::to_string(place->thread);
   if (!program_.empty() && program != program_) {
-    const std::string end = one_process_ ? " up to the next stop\n" : ": 'ptdecode replay --pid " + std::to_string(place->pid) + "' has the right ones\n";
-    send("O" + to_hex(thread + " executes " + plain(program.empty() ? "another program" : program) + ", and the names of user code are those of " +
-                      plain(program_) + end));
+    const std::string end =
+        one_process_ ? " up to the next stop\n" : ": 'ptdecode replay --pid " + std::to_string(place->pid) + "' has the right ones\n";
+    send("O" + to_hex(thread + " executes " + plain(program.empty() ? "another program" : program) +
+                      ", and the names of user code are those of " + plain(program_) + end));
   } else if (program_.empty() && monitor_.symbol_space() != kNoSpace && monitor_.symbol_space() != place->space) {
     send("O" + to_hex(thread + " is of another process than the names of user code: 'monitor symbols' writes its names\n"));
   }
@@ -381,13 +390,16 @@ void GdbServer::warn_of_program() {
 void GdbServer::report(const RunResult& result) {
   if (!one_process_) warn_of_program();
   const auto say = [&](const std::string& line) { send("O" + to_hex(line + "\n")); };
-  for (const ReplayNote& note : session_.run().notes()) say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
+  for (const ReplayNote& note : session_.run().notes())
+    say("[" + seconds(note.time) + " s, thread " + std::to_string(note.thread) + "] " + note.text);
   if (const uint64_t more = session_.run().more_notes(); more != 0)
     say("and " + std::to_string(more) + " more gaps and asynchronous branches; 'monitor events' lists the nearest");
   if (const uint64_t windows = session_.run().windows(); windows != 0)
-    say("passed " + std::to_string(windows) + (windows == 1 ? " edge" : " edges") + " between windows of trace (snapshots or AUX samples): what ran there is not traced");
+    say("passed " + std::to_string(windows) + (windows == 1 ? " edge" : " edges") +
+        " between windows of trace (snapshots or AUX samples): what ran there is not traced");
   if (session_.run().passed_others())
-    say("threads that GDB did not resume ran too, as the recording has one time: 'maintenance flush register-cache' shows where they are now");
+    say("threads that GDB did not resume ran too, as the recording has one time: 'maintenance flush register-cache' shows where they are "
+        "now");
   std::string reason;
   const char* signal = "05";
   if (result.reason == StopReason::breakpoint && tells_breakpoints_) {

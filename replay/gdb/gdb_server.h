@@ -26,8 +26,8 @@ namespace ptd::replay {
 ///       send(server.take_output());
 ///     }
 ///
-/// The peer is not trusted: any bytes may come in. Each call does bounded work (a move of the monitor up to minutes, see set_input()), and what
-/// is kept for the peer is bounded. Sources:
+/// The peer is not trusted: any bytes may come in. Each call does bounded work (a move of the monitor up to minutes, see set_input()), and
+/// what is kept for the peer is bounded. Sources:
 /// [GDB] "Remote Protocol", "Branch Trace Format". Not thread-safe. The recording must outlive it.
 class GdbServer {
  public:
@@ -105,9 +105,9 @@ class GdbServer {
   PacketReader reader_;
   std::string output_, last_reply_;
   bool acknowledges_ = true, running_ = false, done_ = false, backward_ = false;
-  bool tells_breakpoints_ = false;  // the peer understands swbreak and hwbreak
-  std::set<ThreadKey> traced_;  // of which the peer has the branch trace
-  uint64_t branch_bytes_ = uint64_t{64} << 10;  // size of the branch trace buffer
+  bool tells_breakpoints_ = false;                         // the peer understands swbreak and hwbreak
+  std::set<ThreadKey> traced_;                             // of which the peer has the branch trace
+  uint64_t branch_bytes_ = uint64_t{64} << 10;             // size of the branch trace buffer
   ThreadKey general_ = kNoThread, continued_ = kNoThread;  // of Hg and Hc
   ThreadKey selected_ = kNoThread;                         // see selected()
   bool arrives_ = false;                                   // the next step reports the position, and does not move
@@ -116,7 +116,7 @@ class GdbServer {
   SpaceId program_space_ = kNoSpace;
   std::string program_;
   bool follows_programs_ = false, one_process_ = false;
-  std::optional<RunResult> held_;  // the stop that the exec event replaced
+  std::optional<RunResult> held_;                    // the stop that the exec event replaced
   std::set<std::pair<char, uint64_t>> breakpoints_;  // type '0' or '1', address
   size_t listed_ = 0;                                // threads sent so far
   std::string document_name_, document_;             // the last one transferred

@@ -90,7 +90,8 @@ std::string Monitor::time(ThreadKey thread) {
   if (now != kTimeMin && span.first <= now && span.first < span.last && span.last != kTimeMax) {
     const double share = static_cast<double>(now.value - span.first.value) / static_cast<double>(span.last.value - span.first.value);
     const auto tenths = static_cast<uint64_t>(1000 * std::min(share, 1.0));
-    text += ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " % of " + seconds(span.first) + " to " + seconds(span.last);
+    text += ", " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " % of " + seconds(span.first) + " to " +
+            seconds(span.last);
   }
   const auto place = session_->place_of(thread);
   if (place) {
@@ -197,17 +198,18 @@ std::string Monitor::marks(ThreadKey thread) {
     BlockFlag flag;
     const char* text;
   };
-  constexpr Word kWords[] = {{BlockFlag::ambiguous, "ambiguous: several versions of the code were possible, and the packets fit more than one"},
-                             {BlockFlag::suspect, "suspect: the code may be wrong, because records or packets were lost nearby"},
-                             {BlockFlag::assumed, "assumed: the code is from an image that was guessed, not recorded"},
-                             {BlockFlag::healed, "healed: the code is a version that was rebuilt from later records or from the packets"},
-                             {BlockFlag::chosen, "chosen: several versions were possible, and only one fits the packets"}};
+  constexpr Word kWords[] = {
+      {BlockFlag::ambiguous, "ambiguous: several versions of the code were possible, and the packets fit more than one"},
+      {BlockFlag::suspect, "suspect: the code may be wrong, because records or packets were lost nearby"},
+      {BlockFlag::assumed, "assumed: the code is from an image that was guessed, not recorded"},
+      {BlockFlag::healed, "healed: the code is a version that was rebuilt from later records or from the packets"},
+      {BlockFlag::chosen, "chosen: several versions were possible, and only one fits the packets"}};
   std::string text;
   for (const Word& word : kWords) {
     if (has(place->flags, word.flag)) text += std::string(word.text) + "\n";
   }
-  return hex(place->ip) + " in the block at " + hex(place->block->ip) + " of " + std::to_string(place->block->instructions) + " instructions: " +
-         (text.empty() ? "certain\n" : "\n" + text);
+  return hex(place->ip) + " in the block at " + hex(place->block->ip) + " of " + std::to_string(place->block->instructions) +
+         " instructions: " + (text.empty() ? "certain\n" : "\n" + text);
 }
 
 std::string Monitor::versions(std::string_view word, ThreadKey thread) {

@@ -1,10 +1,10 @@
 // Commands that move by calls and lines: see move_commands.h.
 #include "replay/gdb/move_commands.h"
-#include "ptdecode/guest.h"
 
 #include <algorithm>
 #include <array>
 
+#include "ptdecode/guest.h"
 #include "replay/text.h"
 
 namespace ptd::replay {
@@ -25,9 +25,15 @@ struct Command {
 };
 constexpr std::array kCommands = {
     Command{"next", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line}); }},
-    Command{"step", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line, true}); }},
+    Command{"step",
+            [](CallMoves& moves, ThreadKey thread) {
+              return moves.next(thread, {MoveUnit::line, true});
+            }},
     Command{"nexti", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::instruction}); }},
-    Command{"until", [](CallMoves& moves, ThreadKey thread) { return moves.next(thread, {MoveUnit::line, false, true}); }},
+    Command{"until",
+            [](CallMoves& moves, ThreadKey thread) {
+              return moves.next(thread, {MoveUnit::line, false, true});
+            }},
     Command{"finish", [](CallMoves& moves, ThreadKey thread) { return moves.finish(thread); }},
     Command{"reverse-next", [](CallMoves& moves, ThreadKey thread) { return moves.reverse_next(thread, MoveUnit::line, false); }},
     Command{"reverse-step", [](CallMoves& moves, ThreadKey thread) { return moves.reverse_next(thread, MoveUnit::line, true); }},
@@ -75,7 +81,8 @@ std::string move_script() {
   std::string script;
   for (const Command& command : kCommands) {
     const std::string verb(command.verb);
-    script += "define replay-" + verb + "\n  monitor " + verb + "\n  maintenance flush register-cache\n  maintenance flush dcache\n  frame\nend\n";
+    script += "define replay-" + verb + "\n  monitor " + verb +
+              "\n  maintenance flush register-cache\n  maintenance flush dcache\n  frame\nend\n";
   }
   return script + "define replay-backtrace\n  monitor backtrace\nend\n";
 }

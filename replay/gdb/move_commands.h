@@ -18,7 +18,8 @@ extern const std::string_view kMoveHelp;
 std::optional<std::string> move_command(ReplaySession& session, CallMoves& moves, std::string_view verb, ThreadKey thread, bool& moved);
 struct CodePlace {
   Ip ip;
-  bool is_return = false;  ///< a call comes before it, whose function and line are meant: those of `ip` may be others if the call does not return
+  /// A call comes before it, whose function and line are meant: those of `ip` may be others if the call does not return.
+  bool is_return = false;
 };
 /// Returns "0x401136 in leaf (loops.c:12)" for an address of a thread's code.
 [[nodiscard]] std::string place_text(ReplaySession& session, CallMoves& moves, ThreadKey thread, const CodePlace& code);

@@ -85,7 +85,8 @@ TargetDescription::TargetDescription(Machine machine) : machine_(machine) {
       add("org.gnu.gdb.aarch64.core", {{"x", 64, "int64", 31}, {"sp", 64, "data_ptr"}, {"pc", 64, "code_ptr"}, {"cpsr", 32, "int32"}});
       break;
     case Machine::arm:
-      add("org.gnu.gdb.arm.core", {{"r", 32, "uint32", 13}, {"sp", 32, "data_ptr"}, {"lr", 32, "int"}, {"pc", 32, "code_ptr"}, {"cpsr", 32, "int"}});
+      add("org.gnu.gdb.arm.core",
+          {{"r", 32, "uint32", 13}, {"sp", 32, "data_ptr"}, {"lr", 32, "int"}, {"pc", 32, "code_ptr"}, {"cpsr", 32, "int"}});
       break;
   }
   xml_ += "</target>\n";

@@ -29,7 +29,7 @@ struct Registration {
   std::string text;
 };
 constexpr uint32_t kWriteIndex = 5;
-constexpr unsigned long kRegister = 0xc0082a00;  // DIAG_IOCSREG: _IOWR('*', 0, struct user_reg*)
+constexpr unsigned long kRegister = 0xc0082a00;    // DIAG_IOCSREG: _IOWR('*', 0, struct user_reg*)
 constexpr unsigned long kUnregister = 0x40082a02;  // DIAG_IOCSUNREG: _IOW('*', 2, struct user_unreg*)
 constexpr uint16_t kMultiFormat = 2;               // USER_EVENT_REG_MULTI_FORMAT
 constexpr uint32_t kBit = 1U << 31;
@@ -109,7 +109,8 @@ void set_bit(bool on) {
 // One process goes through all of it: the library is registered once.
 TEST(UserEvents, RegistrationRecordsAndFork) {
   g_name_taken = true;
-  const uint32_t runtime = ptd_announce_register("test", [](void*) { ++g_relisted; }, nullptr);
+  const uint32_t runtime = ptd_announce_register(
+      "test", [](void*) { ++g_relisted; }, nullptr);
   ASSERT_EQ(g_registrations.size(), 2U);
   const Registration& first = g_registrations[0];
   EXPECT_EQ(first.size, 28U);
@@ -140,7 +141,8 @@ TEST(UserEvents, RegistrationRecordsAndFork) {
   }
   const ptd::AnnounceHistory history = joiner.finish();
   ASSERT_EQ(history.announcements.size(), 4U);
-  for (const size_t code_at : {size_t{0}, size_t{3}}) EXPECT_EQ(history.announcements[code_at].code.size(), 5000U);  // the bracket is between
+  // The bracket is between.
+  for (const size_t code_at : {size_t{0}, size_t{3}}) EXPECT_EQ(history.announcements[code_at].code.size(), 5000U);
   EXPECT_TRUE(history.gaps.empty());
   set_bit(false);
   ptd_announce_code(&what);
@@ -152,7 +154,8 @@ TEST(UserEvents, RegistrationRecordsAndFork) {
   ptd_announce_poll(runtime);
   EXPECT_EQ(g_relisted, 2);
   static int other_relisted = 0;  // a run-time that registers after the listener came may have code already
-  const uint32_t other = ptd_announce_register("other", [](void*) { ++other_relisted; }, nullptr);
+  const uint32_t other = ptd_announce_register(
+      "other", [](void*) { ++other_relisted; }, nullptr);
   ptd_announce_poll(other);
   ptd_announce_poll(other);
   EXPECT_EQ(other_relisted, 1);
@@ -182,18 +185,27 @@ TEST(UserEvents, TheDescriptionIsTheRecord) {
   EXPECT_LT(text.size(), 512U);  // MAX_EVENT_DESC
   ASSERT_EQ(text.substr(0, 9), "ptd_code ");
   const std::map<std::string, size_t> sizes{{"u8", 1}, {"u16", 2}, {"u32", 4}, {"u64", 8}, {"__rel_loc u8[]", 4}};
-  const std::map<std::string, size_t> offsets{
-      {"version", offsetof(ptd_announce_record, version)},       {"kind", offsetof(ptd_announce_record, kind)},
-      {"phase", offsetof(ptd_announce_record, phase)},           {"flags", offsetof(ptd_announce_record, flags)},
-      {"instance", offsetof(ptd_announce_record, instance)},     {"seq", offsetof(ptd_announce_record, seq)},
-      {"mono_ns", offsetof(ptd_announce_record, mono_ns)},       {"ticks", offsetof(ptd_announce_record, ticks)},
-      {"address", offsetof(ptd_announce_record, address)},       {"old_address", offsetof(ptd_announce_record, old_address)},
-      {"size", offsetof(ptd_announce_record, size)},             {"name_bytes", offsetof(ptd_announce_record, name_bytes)},
-      {"file_bytes", offsetof(ptd_announce_record, file_bytes)}, {"line_bytes", offsetof(ptd_announce_record, line_bytes)},
-      {"code_bytes", offsetof(ptd_announce_record, code_bytes)}, {"chunk", offsetof(ptd_announce_record, chunk)},
-      {"chunks", offsetof(ptd_announce_record, chunks)},         {"pid", offsetof(ptd_announce_record, pid)},
-      {"tid", offsetof(ptd_announce_record, tid)},               {"runtime", offsetof(ptd_announce_record, runtime)},
-      {"data", offsetof(ptd_announce_record, data_loc)}};
+  const std::map<std::string, size_t> offsets{{"version", offsetof(ptd_announce_record, version)},
+                                              {"kind", offsetof(ptd_announce_record, kind)},
+                                              {"phase", offsetof(ptd_announce_record, phase)},
+                                              {"flags", offsetof(ptd_announce_record, flags)},
+                                              {"instance", offsetof(ptd_announce_record, instance)},
+                                              {"seq", offsetof(ptd_announce_record, seq)},
+                                              {"mono_ns", offsetof(ptd_announce_record, mono_ns)},
+                                              {"ticks", offsetof(ptd_announce_record, ticks)},
+                                              {"address", offsetof(ptd_announce_record, address)},
+                                              {"old_address", offsetof(ptd_announce_record, old_address)},
+                                              {"size", offsetof(ptd_announce_record, size)},
+                                              {"name_bytes", offsetof(ptd_announce_record, name_bytes)},
+                                              {"file_bytes", offsetof(ptd_announce_record, file_bytes)},
+                                              {"line_bytes", offsetof(ptd_announce_record, line_bytes)},
+                                              {"code_bytes", offsetof(ptd_announce_record, code_bytes)},
+                                              {"chunk", offsetof(ptd_announce_record, chunk)},
+                                              {"chunks", offsetof(ptd_announce_record, chunks)},
+                                              {"pid", offsetof(ptd_announce_record, pid)},
+                                              {"tid", offsetof(ptd_announce_record, tid)},
+                                              {"runtime", offsetof(ptd_announce_record, runtime)},
+                                              {"data", offsetof(ptd_announce_record, data_loc)}};
   std::istringstream fields(text.substr(9));
   size_t at = 0, count = 0;
   for (std::string field; std::getline(fields, field, ';'); ++count) {

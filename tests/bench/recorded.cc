@@ -1,12 +1,13 @@
 // Streams of a recording: their trace in one piece, and the code that they executed in libipt's format.
-#include "ptdecode/code_view.h"
-#include "recording/data/open_request.h"
 #include "tests/bench/recorded.h"
 
 #include <array>
 #include <fstream>
 #include <map>
 #include <set>
+
+#include "ptdecode/code_view.h"
+#include "recording/data/open_request.h"
 
 namespace ptd::bench {
 namespace {

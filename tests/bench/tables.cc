@@ -1,8 +1,8 @@
 // Time and memory of the table `branches` against the flow that it is made from.
 //
 // usage: bench_tables RECORDING [ROUNDS [COLUMN ...]]
-// Prints, for each round in one run: the flow (all blocks in order), the branches of it as C++ values, and the table; nanoseconds of processor
-// time of this thread for each row.
+// Prints, for each round in one run: the flow (all blocks in order), the branches of it as C++ values, and the table; nanoseconds of
+// processor time of this thread for each row.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -93,8 +93,9 @@ int main(int argc, char** argv) {
     const double flow_ns = flow.seconds * 1e9 / rows, branches_ns = branches.seconds * 1e9 / rows, table_ns = table->seconds * 1e9 / rows;
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
-    std::printf("%.0f rows: flow %.2f ns, branches %.2f ns, table %.2f ns a row; (table - 2 ns) / branches %.2f, / flow %.2f; peak %ld MB\n", rows,
-                flow_ns, branches_ns, table_ns, (table_ns - 2) / branches_ns, (table_ns - 2) / flow_ns, usage.ru_maxrss / 1024);
+    std::printf(
+        "%.0f rows: flow %.2f ns, branches %.2f ns, table %.2f ns a row; (table - 2 ns) / branches %.2f, / flow %.2f; peak %ld MB\n", rows,
+        flow_ns, branches_ns, table_ns, (table_ns - 2) / branches_ns, (table_ns - 2) / flow_ns, usage.ru_maxrss / 1024);
   }
   return 0;
 }

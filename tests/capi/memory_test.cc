@@ -1,5 +1,5 @@
-// Allocations that fail, one after the other: each call of the C API returns PTD_ERROR_OUT_OF_MEMORY or the right result, on any thread, and
-// nothing leaks (the test is linked with LeakSanitizer). Usage: memory_test DATA_FOLDER [RUNS]
+// Allocations that fail, one after the other: each call of the C API returns PTD_ERROR_OUT_OF_MEMORY or the right result, on any thread,
+// and nothing leaks (the test is linked with LeakSanitizer). Usage: memory_test DATA_FOLDER [RUNS]
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -189,7 +189,8 @@ Outcome build_and_use() {
   (void)outcome.good("set_feature", ptd_builder_set_feature(builder, 3, code, sizeof code, nullptr));
   (void)outcome.good("set_pt", ptd_builder_set_pt(builder, &config, nullptr));
   // A failed addition leaves the builder unchanged; a record may then be cut, which is another error.
-  if (!outcome.out_of_memory && outcome.good("ptd_builder_open", ptd_builder_open(builder, nullptr, &recording, nullptr))) use(recording, outcome);
+  if (!outcome.out_of_memory && outcome.good("ptd_builder_open", ptd_builder_open(builder, nullptr, &recording, nullptr)))
+    use(recording, outcome);
   (void)ptd_close(recording);
   (void)ptd_builder_free(builder);
   return outcome;
@@ -204,11 +205,13 @@ class LldbBundle {
     folder_ = folder;
     std::string modules;
     for (int i = 0; i < 8; ++i) {
-      modules += std::string(i == 0 ? "" : ",") + "{\"systemPath\":\"/a/module/with/a/long/name/" + std::to_string(i) + "\",\"loadAddress\":\"0x" +
-                 std::to_string(i + 1) + "000000\",\"uuid\":\"0011223344556677889900112233445566778899\"}";
+      modules += std::string(i == 0 ? "" : ",") + "{\"systemPath\":\"/a/module/with/a/long/name/" + std::to_string(i) +
+                 "\",\"loadAddress\":\"0x" + std::to_string(i + 1) + "000000\",\"uuid\":\"0011223344556677889900112233445566778899\"}";
     }
-    write("trace.json", R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":142,"stepping":10},"processes":[{"pid":7,)"
-                        R"("threads":[{"tid":7,"iptTrace":"7.intelpt_trace"}],"modules":[)" + modules + "]}]}");
+    write("trace.json",
+          R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":142,"stepping":10},"processes":[{"pid":7,)"
+          R"("threads":[{"tid":7,"iptTrace":"7.intelpt_trace"}],"modules":[)" +
+              modules + "]}]}");
     std::string trace;
     for (int i = 0; i < 8; ++i) trace += "\x02\x82";  // PSB, then PSBEND
     write("7.intelpt_trace", trace + "\x02\x23");
@@ -266,8 +269,8 @@ void add_again() {
   if (bad < 4) ++failures;
 }
 
-/// LeakSanitizer's list of threads moves when it grows, at each power of two, while threads read it without a lock (GCC 12): such a thread reads
-/// unmapped memory. So the list grows here, where no two threads run, beyond what the sweeps need: they start 1,860 threads.
+/// LeakSanitizer's list of threads moves when it grows, at each power of two, while threads read it without a lock (GCC 12): such a thread
+/// reads unmapped memory. So the list grows here, where no two threads run, beyond what the sweeps need: they start 1,860 threads.
 void grow_list_of_threads() {
   constexpr int kThreads = 2100;  // with the sweeps' fewer than 4096
   for (int i = 0; i < kThreads; ++i) std::thread([] {}).join();

@@ -262,7 +262,7 @@ static int cancelled(void* user) {
     ptd_item item = PTD_INIT(ptd_item);
     EXPECT_MESSAGE(PTD_ERROR_IN_USE, ptd_cursor_next(inside->cursor, &item, &message));
     EXPECT(PTD_ERROR_IN_USE, ptd_cursor_free(inside->cursor));
-    EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_close((ptd_recording*)inside->cursor));  /* of another type */
+    EXPECT(PTD_ERROR_INVALID_HANDLE, ptd_close((ptd_recording*)inside->cursor)); /* of another type */
   }
   if (inside->builder != NULL && inside->calls == 0) bad_handles(NULL, PTD_ERROR_INVALID_HANDLE, 0);
   if (inside->builder != NULL) EXPECT(PTD_ERROR_IN_USE, ptd_builder_free(inside->builder));

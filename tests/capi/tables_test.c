@@ -142,7 +142,8 @@ static void progress(void* user, uint64_t done, uint64_t total) {
 }
 
 static void test_control(const char* folder) {
-  static const char* const tables[] = {"blocks", "branches", "calls", "functions", "edges", "events", "gaps", "findings", "sections", "versions", "samples", "threads"};
+  static const char* const tables[] = {"blocks", "branches", "calls",    "functions", "edges",   "events",
+                                       "gaps",   "findings", "sections", "versions",  "samples", "threads"};
   ptd_recording* recording = open_data(folder, "demo");
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) {
     for (uint32_t one = 0; one < 2; ++one) { /* all streams, or stream 1; a window */
@@ -158,12 +159,13 @@ static void test_control(const char* folder) {
       struct ArrowArrayStream stream;
       int status = 0;
       EXPECT(PTD_OK, ptd_table(recording, tables[i], &options, &stream, NULL));
-      memset(&control, 0, sizeof control); /* the call has copied it */
+      memset(&control, 0, sizeof control);                           /* the call has copied it */
       if (strcmp(tables[i], "branches") == 0) seen.stream = &stream; /* its callbacks run on this thread */
       read_table(&stream, &status);
       EXPECT(0, status);
-      if (seen.total == 0 || seen.done != seen.total) fprintf(stderr, "%s, stream %d: %llu of %llu\n", tables[i], (int)one,
-                                                             (unsigned long long)seen.done, (unsigned long long)seen.total);
+      if (seen.total == 0 || seen.done != seen.total)
+        fprintf(stderr, "%s, stream %d: %llu of %llu\n", tables[i], (int)one, (unsigned long long)seen.done,
+                (unsigned long long)seen.total);
       EXPECT(1, seen.total != 0 && seen.done == seen.total);
       stream.release(&stream);
     }
@@ -230,7 +232,8 @@ static void test_checks(const char* folder) {
     EXPECT(0, status);
     if (i == 0) blocks = rows;
     const int64_t least = strcmp(tables[i], "threads") == 0 ? 1 : blocks / kMostBlocks;
-    if (seen.calls < least) fprintf(stderr, "%s: cancelled() is called %d times for %lld blocks\n", tables[i], seen.calls, (long long)blocks);
+    if (seen.calls < least)
+      fprintf(stderr, "%s: cancelled() is called %d times for %lld blocks\n", tables[i], seen.calls, (long long)blocks);
     EXPECT(1, least > 0 && seen.calls >= least);
     stream.release(&stream);
   }

@@ -9,7 +9,8 @@ namespace ptd::cli {
 namespace {
 
 TEST(CleanText, VisibleCharactersStay) {
-  for (const char* name : {"main", "größe", "日本語", "Ωmega::λ", "😀", "\xc2\xac", "\xc2\xae", "\u200a", "\u2010", "\u2027", "\u202f", "\u205f", "\u2070", "\ufe10"})
+  for (const char* name : {"main", "größe", "日本語", "Ωmega::λ", "😀", "\xc2\xac", "\xc2\xae", "\u200a", "\u2010", "\u2027", "\u202f",
+                           "\u205f", "\u2070", "\ufe10"})
     EXPECT_EQ(shown(name), name);
 }
 
@@ -17,7 +18,8 @@ TEST(CleanText, HiddenCharactersAreBytes) {
   EXPECT_EQ(shown("ma\u00adin"), "ma\\xc2\\xadin");
   EXPECT_EQ(shown("ma\u200bin"), "ma\\xe2\\x80\\x8bin");
   EXPECT_EQ(shown("\ufeffmain"), "\\xef\\xbb\\xbfmain");
-  for (const char* name : {"\u034f", "\u061c", "\u115f", "\u200d", "\u200e", "\u2028", "\u202e", "\u2060", "\u2069", "\u3164", "\ufe0f", "\uffa0", "\U000e0001"})
+  for (const char* name : {"\u034f", "\u061c", "\u115f", "\u200d", "\u200e", "\u2028", "\u202e", "\u2060", "\u2069", "\u3164", "\ufe0f",
+                           "\uffa0", "\U000e0001"})
     EXPECT_EQ(shown(name).find_first_not_of("\\x0123456789abcdef"), std::string::npos) << shown(name);
 }
 

@@ -143,8 +143,8 @@ TEST(FlowAlign, PlausibleWrongRunsBetweenGapsCostThemselves) {
   }
 }
 
-// A part of the loop's code also runs before the loop, so that its stretches are found one round too early. Before it are many wrong runs, whose
-// search must leave enough steps for the rounds.
+// A part of the loop's code also runs before the loop, so that its stretches are found one round too early. Before it are many wrong runs,
+// whose search must leave enough steps for the rounds.
 TEST(FlowAlign, RunsInWrongRoundsOfALoopArePlacedAgain) {
   const auto append = [](Keys& keys, uint64_t first, size_t count) {
     for (size_t i = 0; i < count; ++i) keys.push_back(first + i);
@@ -280,10 +280,13 @@ TEST(PlacePieces, FindsWhatASearchFinds) {
     for (uint64_t& key : flow) key = random() % 2;
     const size_t cut = 1 + random() % 11;
     const auto first = std::search(other.begin(), other.end(), flow.begin(), flow.begin() + static_cast<std::ptrdiff_t>(cut));
-    const auto rest = first == other.end() ? first : std::search(first + static_cast<std::ptrdiff_t>(cut), other.end(), flow.begin() + static_cast<std::ptrdiff_t>(cut), flow.end());
+    const auto rest = first == other.end() ? first
+                                           : std::search(first + static_cast<std::ptrdiff_t>(cut), other.end(),
+                                                         flow.begin() + static_cast<std::ptrdiff_t>(cut), flow.end());
     const bool there = first != other.end() && rest != other.end();
     const auto index = [&](auto at) { return static_cast<size_t>(at - other.begin()); };
-    EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{0, cut}, {cut, 12}}, other), there ? PlacesOfPieces({index(first), index(rest)}) : PlacesOfPieces());
+    EXPECT_EQ(place_pieces(flow, std::vector<FlowPiece>{{0, cut}, {cut, 12}}, other),
+              there ? PlacesOfPieces({index(first), index(rest)}) : PlacesOfPieces());
   }
 }
 

@@ -48,7 +48,8 @@ TEST(GapTally, ReturnsToLostCallsFollowTheLastMissingCode) {
 }
 
 TEST(GapTally, ReturnsAfterAnotherLossFollowNoMissingCode) {
-  for (const GapReason reason : {GapReason::overflow, GapReason::aux_lost, GapReason::bad_packet, GapReason::image_mismatch, GapReason::bad_insn, GapReason::limit}) {
+  for (const GapReason reason : {GapReason::overflow, GapReason::aux_lost, GapReason::bad_packet, GapReason::image_mismatch,
+                                 GapReason::bad_insn, GapReason::limit}) {
     GapTally tally;
     tally.add(gap(GapReason::no_image, 10, kSpace, kLibrary));
     tally.add(gap(reason, 5));
@@ -64,8 +65,9 @@ TEST(MissingReport, AFileWithAllBytesIsNotShorterThanItsMapping) {
   ASSERT_TRUE(recording.ok());
   const Timeline& timeline = (*recording)->timeline();
   SectionId complete = 0;
-  while (complete < timeline.section_count() && (is_kernel_space(timeline.section(complete).space) || timeline.section(complete).code.bytes.empty() ||
-                                                 timeline.section(complete).code.bytes.size() != timeline.section(complete).size_bytes)) {
+  while (complete < timeline.section_count() &&
+         (is_kernel_space(timeline.section(complete).space) || timeline.section(complete).code.bytes.empty() ||
+          timeline.section(complete).code.bytes.size() != timeline.section(complete).size_bytes)) {
     ++complete;
   }
   ASSERT_LT(complete, timeline.section_count());

@@ -1,5 +1,5 @@
-// Prints the stacks of calls and inlined functions of a recording's only stream, one line for each stretch: instructions, then the frames from
-// the outermost on: "*" for a call, the name for an inlined function.
+// Prints the stacks of calls and inlined functions of a recording's only stream, one line for each stretch: instructions, then the frames
+// from the outermost on: "*" for a call, the name for an inlined function.
 #include <cinttypes>
 #include <cstdio>
 #include <string>

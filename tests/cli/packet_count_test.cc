@@ -98,9 +98,9 @@ TEST(PacketCount, EqualsThatOfTheReader) {
     const Counts counts = read_singly(trace, trace.size() - tail);
     for (size_t i = 0; i < all.size(); ++i) all[i] += counts.packets[i];
   }
-  for (const pt::PacketKind kind : {pt::PacketKind::pad, pt::PacketKind::tnt_short, pt::PacketKind::tip, pt::PacketKind::tip_pge, pt::PacketKind::tip_pgd,
-                                    pt::PacketKind::fup, pt::PacketKind::mtc, pt::PacketKind::cyc, pt::PacketKind::psb, pt::PacketKind::bbp,
-                                    pt::PacketKind::bip, pt::PacketKind::bad})
+  for (const pt::PacketKind kind : {pt::PacketKind::pad, pt::PacketKind::tnt_short, pt::PacketKind::tip, pt::PacketKind::tip_pge,
+                                    pt::PacketKind::tip_pgd, pt::PacketKind::fup, pt::PacketKind::mtc, pt::PacketKind::cyc,
+                                    pt::PacketKind::psb, pt::PacketKind::bbp, pt::PacketKind::bip, pt::PacketKind::bad})
     EXPECT_NE(all[static_cast<size_t>(kind)], 0U) << static_cast<int>(kind);
 }
 

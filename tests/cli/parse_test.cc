@@ -113,7 +113,8 @@ TEST(FieldNames, Refused) {
 
 TEST(Values, Cpu) {
   EXPECT_EQ(*parse_tsc_ctc("250/2"), (std::pair<uint32_t, uint32_t>{250, 2}));
-  for (const char* text : {"", "zz", "1", "1/", "/1", "1/0", "0/1", "-1/2", " 1/2", "1/2 ", "1/2/3", "4294967296/1", "1/0x10"}) EXPECT_FALSE(parse_tsc_ctc(text).ok()) << text;
+  for (const char* text : {"", "zz", "1", "1/", "/1", "1/0", "0/1", "-1/2", " 1/2", "1/2 ", "1/2/3", "4294967296/1", "1/0x10"})
+    EXPECT_FALSE(parse_tsc_ctc(text).ok()) << text;
   EXPECT_EQ(*parse_cpu("6/94/3"), (pt::CpuId{6, 94, 3}));
   EXPECT_EQ(*parse_cpu("6/143"), (pt::CpuId{6, 143, 0}));
   for (const char* text : {"", "6", "6/", "6/94/", "6/94/3/1", "6/256", "a/b", "-6/94"}) EXPECT_FALSE(parse_cpu(text).ok()) << text;

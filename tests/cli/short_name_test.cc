@@ -20,7 +20,7 @@ TEST(ShortName, LeavesArgumentsAndReturnTypesOut) {
            NameCase{"bool std::operator< <char>(std::string const&, std::string const&)", "std::operator<"},
            NameCase{"std::ostream& std::operator<< <char>(std::ostream&, char const*)", "std::operator<<"},
            NameCase{"shop::Basket::order()::{lambda(shop::Item const&)#1}::operator()(shop::Item const&) const",
-                "shop::Basket::order::{lambda#1}::operator()"},
+                    "shop::Basket::order::{lambda#1}::operator()"},
            NameCase{"(anonymous namespace)::helper(int)", "(anonymous namespace)::helper"},
            NameCase{"core::ops::function::FnOnce::call_once", "core::ops::function::FnOnce::call_once"},
            NameCase{"<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", "<alloc::vec::Vec as core::ops::drop::Drop>::drop"},

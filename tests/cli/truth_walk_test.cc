@@ -106,7 +106,8 @@ TEST(TruthWalk, HoldsBothEndsOfALongSegment) {
   std::vector<emulate::TruthBlock> blocks;
   for (uint64_t i = 0; i < 9; ++i) {
     const size_t size = 1 + random() % 7;
-    blocks.push_back({0x1000 + 0x100 * i, std::vector<uint8_t>(size, 1), std::vector<std::byte>(size, std::byte{i % 3 == 0 ? uint8_t{0xc3} : uint8_t{0x90}})});
+    blocks.push_back({0x1000 + 0x100 * i, std::vector<uint8_t>(size, 1),
+                      std::vector<std::byte>(size, std::byte{i % 3 == 0 ? uint8_t{0xc3} : uint8_t{0x90}})});
   }
   const TruthFile file(
       [&](emulate::TruthLog& log) {
@@ -140,7 +141,8 @@ TEST(TruthWalk, HoldsBothEndsOfALongSegment) {
     EXPECT_EQ(segment.told_end, whole.told_end);
     EXPECT_LE(segment.insns.size(), 2 * kHeld + 8);
     EXPECT_EQ(times_of(segment), times_of(whole));
-    const auto before = static_cast<std::ptrdiff_t>(segment.skipped.before), after = static_cast<std::ptrdiff_t>(segment.insns.size()) - before;
+    const auto before = static_cast<std::ptrdiff_t>(segment.skipped.before),
+               after = static_cast<std::ptrdiff_t>(segment.insns.size()) - before;
     EXPECT_TRUE(std::equal(segment.insns.ips.begin(), segment.insns.ips.begin() + before, whole.insns.ips.begin()));
     EXPECT_TRUE(std::equal(segment.insns.ips.end() - after, segment.insns.ips.end(), whole.insns.ips.end() - after));
     skipped += segment.skipped.count != 0 ? 1 : 0;

@@ -13,7 +13,7 @@ namespace {
 using Raw = std::vector<uint8_t>;
 constexpr uint64_t kBase = 0x8000, kHandler = 0x80, kElsewhere = 0x40;
 constexpr uint32_t kNop = 0xe1a00000, kBxLr = 0xe12fff1e, kReturn = 0xe25ef004;  // SUBS PC, LR, #4
-constexpr uint32_t kOver = 0xea000000, kFurther = 0xea000001;                   // b .+8, b .+12
+constexpr uint32_t kOver = 0xea000000, kFurther = 0xea000001;                    // b .+8, b .+12
 constexpr uint32_t kT32Nops = 0xbf00bf00, kT32BxLrNop = 0xbf004770;
 
 Raw operator+(Raw one, const Raw& other) {
@@ -38,7 +38,9 @@ Raw branch(uint64_t to, unsigned information = 0, bool t32 = false) {
 Raw exception(unsigned number, bool cancels, bool t32 = false) { return branch(kHandler, number << 1 | 1U | (cancels ? 0x20U : 0U), t32); }
 Raw isync(uint64_t to, unsigned reason, bool t32 = false) {
   const uint64_t ip = kBase + to;
-  return {0x08, static_cast<uint8_t>(reason << 5 | 0x09), static_cast<uint8_t>((ip & 0xff) | (t32 ? 1 : 0)), static_cast<uint8_t>(ip >> 8), 0, 0};
+  return {
+      0x08, static_cast<uint8_t>(reason << 5 | 0x09), static_cast<uint8_t>((ip & 0xff) | (t32 ? 1 : 0)), static_cast<uint8_t>(ip >> 8), 0,
+      0};
 }
 constexpr unsigned kPeriodic = 0, kTraceOn = 1;
 Raw start(bool t32 = false) { return Raw{0, 0, 0, 0, 0, 0x80} + isync(0, kTraceOn, t32); }
@@ -156,7 +158,8 @@ TEST(LegacyCancels, TheLastInstructionDidNotRun) {
       {"another one runs after it", {}, run + exception(2, true) + on + exception(14, true) + on, "0 4 x2@8 x14@80 80"},
   };
   for (const Row& row : rows) {
-    for (const size_t capacity : {size_t{1}, size_t{2}, size_t{4096}}) EXPECT_EQ(decode(row.code, row.packets, capacity), row.want) << row.why << ", " << capacity;
+    for (const size_t capacity : {size_t{1}, size_t{2}, size_t{4096}})
+      EXPECT_EQ(decode(row.code, row.packets, capacity), row.want) << row.why << ", " << capacity;
   }
 }
 
@@ -178,14 +181,17 @@ TEST(LegacyCancels, WhatHasNothingToCancelIsNamed) {
   const Row rows[] = {
       {"the instruction precedes the trace", {}, start() + exception(14, true) + on, "x14@0 80"},
       {"after the trace started again", {}, run + isync(kElsewhere, kTraceOn) + exception(14, true) + on, "0 4 8 x14@40 80"},
-      {"after an exception that did not cancel it", {}, run + exception(2, false) + exception(14, true) + on, "0 4 8 gap:bad_packet x2@c x14@? 80"},
+      {"after an exception that did not cancel it",
+       {},
+       run + exception(2, false) + exception(14, true) + on,
+       "0 4 8 gap:bad_packet x2@c x14@? 80"},
       {"after many packets", {}, run + times(kMany, kIgnore) + exception(14, true) + on, "0 4 8 gap:limit x14@? 80"},
   };
   for (const Row& row : rows) EXPECT_EQ(decode(row.code, row.packets, 4096), row.want) << row.why;
 }
 
-// The code fits no version, so that the flow is marked up to the next address, and one flow is left. The cancelled instruction does not run there
-// either.
+// The code fits no version, so that the flow is marked up to the next address, and one flow is left. The cancelled instruction does not run
+// there either.
 TEST(LegacyCancels, WhereFlowsWereDropped) {
   Code code = with(1, kOver);
   code.changed = 1;

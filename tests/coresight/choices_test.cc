@@ -167,7 +167,8 @@ TEST(ArmChoices, EachWindowChooses) {
           const bool old = blocks < 2 * kRounds, changes = blocks % 2 == 0;
           const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);
           ASSERT_EQ(info.ip.value + info.size_bytes - kBase, changes ? 8U : 16U) << blocks;
-          ASSERT_EQ(flags, !changes ? kTakenBranch : (old ? kBranchFlag : kTakenBranch) | kIsChosenFlag) << blocks << " " << depth << " " << capacity;
+          ASSERT_EQ(flags, !changes ? kTakenBranch : (old ? kBranchFlag : kTakenBranch) | kIsChosenFlag)
+              << blocks << " " << depth << " " << capacity;
           ++blocks;
         }
       }

@@ -87,8 +87,8 @@ TEST_F(ContextCheck, UndamagedContextsFitTheSwitchRecords) {
   EXPECT_GT(contexts, 1000U);
 }
 
-// Each trial damages one packet: a wrong bit of the id, the id of another thread, or no packet at all. Where nothing tells when the kernel wrote the id,
-// it is taken as written at the time of the record.
+// Each trial damages one packet: a wrong bit of the id, the id of another thread, or no packet at all. Where nothing tells when the kernel
+// wrote the id, it is taken as written at the time of the record.
 TEST_F(ContextCheck, ADamagedContextIsAFindingAndItsFlowIsOfTheRightThread) {
   constexpr uint32_t kStream = 1;
   constexpr uint64_t kMostEarly = 1000;  // instructions from the record to the id

@@ -114,7 +114,8 @@ TEST(ArmDamage, AWrongBitInATimestampHeaderIsAGapThere) {
   }
 }
 
-/// The flow has a gap, before which it is as it was. More gaps may follow, at returns from calls in the lost flow. After the last, it is as it was.
+/// The flow has a gap, before which it is as it was. More gaps may follow, at returns from calls in the lost flow. After the last, it is as
+/// it was.
 void expect_gap(const Walked& got, const std::vector<Range>& right) {
   ASSERT_FALSE(got.before_gap.empty());
   const auto first = static_cast<std::ptrdiff_t>(got.before_gap.front()), last = static_cast<std::ptrdiff_t>(got.before_gap.back());
@@ -124,7 +125,8 @@ void expect_gap(const Walked& got, const std::vector<Range>& right) {
   EXPECT_TRUE(std::equal(got.ranges.begin() + last, got.ranges.end(), right.end() - after));
 }
 
-// The atoms before an exception become an event: the flow would walk from its place through branches, without an atom, to the return address.
+// The atoms before an exception become an event: the flow would walk from its place through branches, without an atom, to the return
+// address.
 TEST(ArmDamage, MissingAtomsBeforeAnExceptionAreAGap) {
   constexpr auto kEvent = std::byte{0x71};
   OpenOptions options;
@@ -158,8 +160,8 @@ TEST(ArmDamage, MissingAtomsBeforeAnExceptionAreAGap) {
   RecordProperty("damages", std::to_string(damages));
 }
 
-// [ETMv4] "Trace Info instruction trace packet": nothing can be decoded between an A-Sync and its Trace Info. If that is missing, or one of its bits is
-// wrong, the flow is as it was or has a gap.
+// [ETMv4] "Trace Info instruction trace packet": nothing can be decoded between an A-Sync and its Trace Info. If that is missing, or one of
+// its bits is wrong, the flow is as it was or has a gap.
 TEST(ArmDamage, NoFlowWithoutTraceInfoIsAGap) {
   constexpr size_t kInfoAt = arm::kAsyncBytes, kInfoBytes = 3;
   for (const char* name : {"arm/plain", "arm/threads", "arm_kernel/kernel"}) {
@@ -182,8 +184,10 @@ TEST(ArmDamage, NoFlowWithoutTraceInfoIsAGap) {
       for (size_t bit = 0; bit <= 8 * kInfoBytes; ++bit) {
         std::vector<std::byte> damaged = whole;
         const auto info = damaged.begin() + kInfoAt;
-        if (bit == 8 * kInfoBytes) damaged.erase(info, info + kInfoBytes);
-        else info[static_cast<std::ptrdiff_t>(bit / 8)] ^= static_cast<std::byte>(1U << bit % 8);
+        if (bit == 8 * kInfoBytes)
+          damaged.erase(info, info + kInfoBytes);
+        else
+          info[static_cast<std::ptrdiff_t>(bit / 8)] ^= static_cast<std::byte>(1U << bit % 8);
         segment.bytes = damaged;
         const Walked got = walk(*decoder, segment);
         EXPECT_TRUE(bit < 8 * kInfoBytes || (got.ranges.empty() && got.bad_packet)) << name << stream;
@@ -215,19 +219,23 @@ TEST(ArmDamage, NoFlowWithoutIsyncIsAGap) {
       EXPECT_FALSE(right.bad_packet) << name << stream;
       std::vector<arm::LegacyPacket> packets;
       arm::LegacyReader reader(whole, *(*opened)->arm_config(stream));
-      for (const auto* more = &reader.next(); !more->empty(); more = &reader.next()) packets.insert(packets.end(), more->begin(), more->end());
+      for (const auto* more = &reader.next(); !more->empty(); more = &reader.next())
+        packets.insert(packets.end(), more->begin(), more->end());
       for (const arm::LegacyPacket& packet : packets) {  // undamaged trace may begin at any A-Sync
         if (packet.kind != arm::LegacyKind::async) continue;
         segment.bytes = Bytes(whole).subspan(packet.offset_bytes);
         EXPECT_EQ(walk(*decoder, segment).bad_packets, 0U) << name << stream << ", from " << packet.offset_bytes;
       }
-      const auto isync = std::find_if(packets.begin(), packets.end(), [](const auto& packet) { return packet.kind == arm::LegacyKind::isync; });
+      const auto isync =
+          std::find_if(packets.begin(), packets.end(), [](const auto& packet) { return packet.kind == arm::LegacyKind::isync; });
       ASSERT_TRUE(isync != packets.end() && isync + 1 != packets.end());
       const auto at = static_cast<std::ptrdiff_t>(isync->offset_bytes), end = static_cast<std::ptrdiff_t>(isync[1].offset_bytes);
       for (unsigned bit = 0; bit <= 8; ++bit) {
         std::vector<std::byte> damaged = whole;
-        if (bit == 8) damaged.erase(damaged.begin() + at, damaged.begin() + end);
-        else damaged[isync->offset_bytes] ^= static_cast<std::byte>(1U << bit);
+        if (bit == 8)
+          damaged.erase(damaged.begin() + at, damaged.begin() + end);
+        else
+          damaged[isync->offset_bytes] ^= static_cast<std::byte>(1U << bit);
         segment.bytes = damaged;
         const Walked got = walk(*decoder, segment);
         EXPECT_NE(got.ranges, right.ranges) << name << stream;

@@ -249,9 +249,12 @@ void Copy::add_source(const std::string& capture, uint8_t id) {
   using Source = std::vector<uint8_t>;
   const auto bytes_of = [](const std::string& frames) {
     Source bytes;
-    arm::split_frames(std::as_bytes(std::span(frames)), arm::FrameFormat::aligned, [&](const arm::FrameRun& run) {
-      for (const std::byte byte : run.bytes) bytes.push_back(static_cast<uint8_t>(byte));
-    }, [](uint64_t) {});
+    arm::split_frames(
+        std::as_bytes(std::span(frames)), arm::FrameFormat::aligned,
+        [&](const arm::FrameRun& run) {
+          for (const std::byte byte : run.bytes) bytes.push_back(static_cast<uint8_t>(byte));
+        },
+        [](uint64_t) {});
     return bytes;
   };
   const Source sources[] = {bytes_of(trace), bytes_of(content_of(corpus_dir() + "/cs-ricsec-fib/" + capture + "/cstrace.bin"))};
@@ -261,10 +264,12 @@ void Copy::add_source(const std::string& capture, uint8_t id) {
   for (size_t i = 0; done[0] < sources[0].size() || done[1] < sources[1].size(); ++i) {
     const Source& source = sources[i % 2];
     const size_t end = std::min(source.size(), done[i % 2] + kPieces[i % std::size(kPieces)]);
-    pieces.emplace_back(i % 2 == 0 ? 0x10 : id, Source(source.begin() + static_cast<std::ptrdiff_t>(done[i % 2]), source.begin() + static_cast<std::ptrdiff_t>(end)));
+    pieces.emplace_back(i % 2 == 0 ? 0x10 : id, Source(source.begin() + static_cast<std::ptrdiff_t>(done[i % 2]),
+                                                       source.begin() + static_cast<std::ptrdiff_t>(end)));
     done[i % 2] = end;
   }
-  const std::vector<uint8_t> frames = frames_of(pieces, [] { return true; }, 8);
+  const std::vector<uint8_t> frames = frames_of(
+      pieces, [] { return true; }, 8);
   trace.assign(frames.begin(), frames.end());
 }
 
@@ -273,8 +278,8 @@ struct Flips {
   std::string list;  ///< " byte:id" of each that is wrong
 };
 
-/// Flips bit 0 of data bytes in [begin, end), one at a time, so that they become id bytes, but not those with `ids`. Returns how often the flow is not
-/// honest.
+/// Flips bit 0 of data bytes in [begin, end), one at a time, so that they become id bytes, but not those with `ids`. Returns how often the
+/// flow is not honest.
 Flips flip(const Copy& copy, size_t begin, size_t end, const std::vector<uint8_t>& ids) {
   Flips flips;
   std::vector<std::vector<uint64_t>> truths;
@@ -301,8 +306,8 @@ Flips flip(const Copy& copy, size_t begin, size_t end, const std::vector<uint8_t
 /// Returns whether to damage a capture everywhere.
 bool all_flips() { return std::getenv("PTDECODE_ALL_FLIPS") != nullptr; }
 
-// Each id byte of a capture in turn becomes an id that no source has. The gap is missing only where the formatter repeated an id early, so that
-// the bytes may be those of another source.
+// Each id byte of a capture in turn becomes an id that no source has. The gap is missing only where the formatter repeated an id early, so
+// that the bytes may be those of another source.
 TEST(DamagedIds, EachGivesAGapInTheCapture) {
   PTD_NEED_CORPUS();
   const Copy copy;

@@ -1,8 +1,8 @@
 // Elements that occur in no capture of the corpus, in traces written by hand from their patterns: flow and events match the specification,
 // and the packaged OpenCSD gives the same flow if it can read the packets at all.
-#include <algorithm>
-
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "decoder/arm/decoder.h"
 #include "image/source/code_bytes.h"
@@ -62,7 +62,8 @@ arm::TraceConfig ete() {
   return config;
 }
 
-ElementOutput decode(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets, bool exact = false) {
+ElementOutput decode(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
+                     bool exact = false) {
   TimelineBuilder builder;
   Section section;
   section.space = builder.add_space();
@@ -110,7 +111,7 @@ using Blocks = std::vector<std::pair<uint64_t, uint64_t>>;
 
 /// Decodes on both paths and with the peer.
 ElementOutput expect_flow(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
-                   const Blocks& blocks) {
+                          const Blocks& blocks) {
   for (const bool exact : {false, true}) EXPECT_EQ(decode(config, base, code, packets, exact).blocks, blocks) << "exact " << exact;
   ElementOutput output = decode(config, base, code, packets);
   EXPECT_EQ(peer_flow(config, Ip{base}, code, std::as_bytes(std::span(packets))), output.addresses);
@@ -186,7 +187,8 @@ TEST(ArmElements, QWhoseCountDoesNotFit) {
   EXPECT_EQ(count(output, EventKind::skipped), 1U);
 }
 
-// The last of the instructions is a conditional branch: it was taken if the address is its target, and not taken if the address is the next.
+// The last of the instructions is a conditional branch: it was taken if the address is its target, and not taken if the address is the
+// next.
 TEST(ArmElements, QThatEndsInABranch) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, 0x54000060, kNop64, kNop64, kHere64});  // 8: B.EQ 14
   const auto flags = [&](const std::vector<std::byte>& bytes, uint8_t next) {
@@ -212,14 +214,15 @@ TEST(ArmElements, QThatEndsInABranch) {
 TEST(ArmElements, SourceAddress) {
   // 0: NOP; CBZ X0, 10. 8: NOP; CBZ X1, 0. 10: NOP; B 10
   const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
-  const ElementOutput output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb4, 0x03, 0xf7, 0xf7}), {{0, 8}, {8, 16}, {0, 8}, {16, 24}});
+  const ElementOutput output =
+      expect_flow(ete(), kBase64, code, trace(kA64, {0xb4, 0x03, 0xf7, 0xf7}), {{0, 8}, {8, 16}, {0, 8}, {16, 24}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
 TEST(ArmElements, SourceAddressOf64Bits) {
   const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
   const ElementOutput output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb8, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf7}),
-                                    {{0, 8}, {8, 16}, {0, 8}});
+                                           {{0, 8}, {8, 16}, {0, 8}});
   EXPECT_TRUE(output.gaps.empty());
 }
 
@@ -254,18 +257,20 @@ TEST(ArmElements, ResetHasNoReturnAddress) {
 // [ETMv4] "Exception packet", type IRQ: the code before the preferred return address was executed.
 TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
-  const ElementOutput output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
+  const ElementOutput output =
+      expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
   ASSERT_EQ(count(output, EventKind::async_branch), 1U);
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// A segment may begin with an exception, if a sync point comes just before it. The event has its thread, though no block comes before it, and the first
-// block's mark has a later time.
+// A segment may begin with an exception, if a sync point comes just before it. The event has its thread, though no block comes before it,
+// and the first block's mark has a later time.
 TEST(ArmElements, AnExceptionBeforeTheFirstBlockHasAThread) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   const Raw exception{0x06, 0x1d, 0x95, 0x00}, handler{0x95, 0x02};
   Raw packets;
-  for (const Raw& part : {exception, Raw{0x02, 0x10}, handler, Raw{0x02, 0x20}, Raw{0xf7}}) packets.insert(packets.end(), part.begin(), part.end());
+  for (const Raw& part : {exception, Raw{0x02, 0x10}, handler, Raw{0x02, 0x20}, Raw{0xf7}})
+    packets.insert(packets.end(), part.begin(), part.end());
   Raw segment = trace(kA64, packets);
   segment.erase(segment.begin() + kTraceOnAt);
   const ElementOutput output = decode(etmv4(), kBase64, code, segment);
@@ -281,7 +286,8 @@ TEST(ArmElements, AnExceptionBeforeTheFirstBlockHasAThread) {
 // [ETMv4] "Timestamp": 0 says that the trace unit has no timestamp.
 TEST(ArmElements, ATimestampOfZeroIsNoTime) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
-  const ElementOutput output = decode(etmv4(), kBase64, code, trace(kA64, {0x02, 0x10, 0xf7, 0x02, 0x00, 0x06, 0x1d, 0x95, 0x04, 0x95, 0x02, 0xf7}));
+  const ElementOutput output =
+      decode(etmv4(), kBase64, code, trace(kA64, {0x02, 0x10, 0xf7, 0x02, 0x00, 0x06, 0x1d, 0x95, 0x04, 0x95, 0x02, 0xf7}));
   for (const Event& event : output.events) {
     if (event.kind != EventKind::async_branch) continue;
     EXPECT_EQ(event.time.first, TimeNs{0x10});

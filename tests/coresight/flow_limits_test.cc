@@ -16,7 +16,7 @@ namespace {
 
 using Raw = std::vector<uint8_t>;
 constexpr uint64_t kBase = 0xffffffc000080000;
-constexpr size_t kSites = 10'000;  // NOPs in a row, each of which may be a branch
+constexpr size_t kSites = 10'000;                                                     // NOPs in a row, each of which may be a branch
 constexpr size_t kLoop = kSites + 1, kConditional = kSites + 2, kAfter = kSites + 4;  // after the return at kSites
 constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kToSelf = 0x14000000, kIfZeroNext = 0xb4000020;
 constexpr size_t kBranchTo = kSites - 10;  // the site that branches to kConditional; all others branch to kLoop
@@ -120,7 +120,9 @@ TEST_P(FlowLimits, WhereOnlyADroppedFlowFitsTheyAreTheReason) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, FlowLimits, testing::Values(std::pair(16U, false), std::pair(16U, true), std::pair(1U << 16, false)),
-                         [](const auto& with) { return (with.param.first == 16 ? "FewFlows" : "ForksOnly") + std::string(with.param.second ? "Exact" : ""); });
+                         [](const auto& with) {
+                           return (with.param.first == 16 ? "FewFlows" : "ForksOnly") + std::string(with.param.second ? "Exact" : "");
+                         });
 
 }  // namespace
 }  // namespace ptd::test

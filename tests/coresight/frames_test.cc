@@ -15,7 +15,8 @@ namespace {
 using Written = std::map<uint8_t, std::vector<uint8_t>>;
 using Bounds = std::vector<std::map<uint8_t, size_t>>;  ///< bytes of each source before each place where the trace is not continuous
 
-Written taken_apart(const std::vector<uint8_t>& buffer, arm::FrameFormat format, arm::FrameCounts* counts = nullptr, Bounds* breaks = nullptr) {
+Written taken_apart(const std::vector<uint8_t>& buffer, arm::FrameFormat format, arm::FrameCounts* counts = nullptr,
+                    Bounds* breaks = nullptr) {
   Written written;
   const arm::FrameCounts found = arm::split_frames(
       std::as_bytes(std::span(buffer)), format,
@@ -69,8 +70,8 @@ TEST(Frames, AreWhatTheSourcesWrote) {
   }
 }
 
-// A trace port that lacks bytes somewhere, or has too many: what is given of each source is the beginning and the end of what it wrote, and the trace is
-// not continuous between them. A loss of whole frames does not show, nor does one after the last sync.
+// A trace port that lacks bytes somewhere, or has too many: what is given of each source is the beginning and the end of what it wrote, and
+// the trace is not continuous between them. A loss of whole frames does not show, nor does one after the last sync.
 TEST(Frames, WhereBytesAreMissingTheTraceIsNotContinuous) {
   unsigned damaged = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
@@ -108,8 +109,10 @@ TEST(Frames, WhereBytesAreMissingTheTraceIsNotContinuous) {
       ASSERT_EQ(before + after, bytes.size()) << seed << ": nothing is given between the losses";
       const std::vector<uint8_t>& whole = all[id];
       ASSERT_GE(whole.size(), bytes.size()) << seed;
-      EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(before), whole.begin())) << seed << " id " << unsigned{id};
-      EXPECT_TRUE(std::equal(bytes.end() - static_cast<std::ptrdiff_t>(after), bytes.end(), whole.end() - static_cast<std::ptrdiff_t>(after)))
+      EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(before), whole.begin()))
+          << seed << " id " << unsigned{id};
+      EXPECT_TRUE(
+          std::equal(bytes.end() - static_cast<std::ptrdiff_t>(after), bytes.end(), whole.end() - static_cast<std::ptrdiff_t>(after)))
           << seed << " id " << unsigned{id};
     }
   }

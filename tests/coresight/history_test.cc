@@ -127,7 +127,8 @@ TEST(ArmHistory, ACallOfOneSpaceLeadsToNoCodeOfAnother) {
   EXPECT_EQ(flow.blocks.back(), behind);
 }
 
-// MOVZ w0, #i; B . with another i every 100 ns. Over a long time the code has too many versions, which is no proof that it has none in a part of that time.
+// MOVZ w0, #i; B . with another i every 100 ns. Over a long time the code has too many versions, which is no proof that it has none in a
+// part of that time.
 TEST(ArmHistory, TooManyVersionsOfOneTimeAreNoHoleInAnother) {
   constexpr uint32_t kMovz = 0x52800000, kBranchHere = 0x14000000;
   constexpr uint32_t kVersions = 300;
@@ -177,7 +178,7 @@ TEST(ArmHistory, AThreadThatCalledExecHasItsNewCode) {
   options.follow.names = arm::ContextNames::context_id;
   options.follow.time.time_mult = 1;
   Trace trace;
-  trace.put({0x85}).place(0x1000).put({0xb0, 7, 0, 0, 0, kE}).exception(0x1004);  // EL0, id 7
+  trace.put({0x85}).place(0x1000).put({0xb0, 7, 0, 0, 0, kE}).exception(0x1004);   // EL0, id 7
   trace.put({0x85}).place(kVector).put({0xb1, 7, 0, 0, 0, 0x02, 0x88, 0x27, kE});  // EL1; timestamp 5000
   trace.put({0x85}).place(0x1000).put({0xb0, 7, 0, 0, 0, kE});
   arm::Decoder decoder(timeline, contexts, options);
@@ -218,8 +219,7 @@ class ArmThreads : public testing::Test {
     options.follow.names = names;
     options.follow.time.time_mult = 1;
     options.follow.use_time = use_time;
-    return decode(timeline_, options, trace_, use_time ? Interval{TimeNs{0}, TimeNs{100000}} : Interval{}, contexts_, cpu,
-                  written_);
+    return decode(timeline_, options, trace_, use_time ? Interval{TimeNs{0}, TimeNs{100000}} : Interval{}, contexts_, cpu, written_);
   }
   /// Replaces the trace: thread 7 is at `at`.
   void start_at(uint64_t at) { trace_ = Trace().put({0x85}).place(at).put({0xb0, 7, 0, 0, 0}); }
@@ -288,7 +288,8 @@ TEST_F(ArmThreads, WithoutTimes) {
 TEST_F(ArmThreads, WithoutTimesBetweenAuxRecords) {
   start_at(kOther);
   trace_.put({kE});
-  const Flow early = run_undated({TimeNs{1}, TimeNs{3000}}), late = run_undated({TimeNs{4500}, TimeNs{5000}}), both = run_undated({TimeNs{1}, TimeNs{5000}});
+  const Flow early = run_undated({TimeNs{1}, TimeNs{3000}}), late = run_undated({TimeNs{4500}, TimeNs{5000}}),
+             both = run_undated({TimeNs{1}, TimeNs{5000}});
   EXPECT_EQ(early.blocks, (Blocks{{before_.value, kOther, 3}}));
   EXPECT_EQ(late.blocks, (Blocks{{after_.value, kOther, 1}}));
   EXPECT_EQ(both.blocks, (Blocks{{before_.value, kOther, 3}}));
@@ -447,11 +448,22 @@ TEST_F(ArmThreads, AuxRecordsTellTheThreadWithoutIds) {
 // The cpu's records tell the thread, at a time between two timestamps.
 TEST_F(ArmThreads, ASwitchBetweenTwoTimestampsWithoutIds) {
   add_switches();
-  trace_.address(kCode + 4).put({kE}).put({0x06, 0x05}).address(kCode + 4).put({0x04}).address(kOther).put({kE}).put(kAt5000).put({0x04}).address(kOther).put({kE});
+  trace_.address(kCode + 4)
+      .put({kE})
+      .put({0x06, 0x05})
+      .address(kCode + 4)
+      .put({0x04})
+      .address(kOther)
+      .put({kE})
+      .put(kAt5000)
+      .put({0x04})
+      .address(kOther)
+      .put({kE});
   for (const auto names : {arm::ContextNames::none, arm::ContextNames::context_id}) {
     if (names == arm::ContextNames::context_id) trace_.bytes[kIdAt] = 0;  // the kernel writes no ids
     const Flow flow = run(names, true, 1);
-    EXPECT_EQ(flow.blocks, (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {before_.value, kOther, 3}, {child_.value, kOther, 2}}));
+    EXPECT_EQ(flow.blocks,
+              (Blocks{{before_.value, kCode, 2}, {before_.value, kCode + 4, 1}, {before_.value, kOther, 3}, {child_.value, kOther, 2}}));
     EXPECT_EQ(suspects(flow), (std::vector<bool>{false, false, true, false}));
     EXPECT_TRUE(flow.gaps.empty());
   }

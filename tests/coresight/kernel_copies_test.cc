@@ -157,8 +157,9 @@ class KernelCopies : public testing::Test {
   std::vector<Gap> gaps_;
 };
 
-// A-Sync, info, on, kTextBase at EL1; N: only the CBZ of the first text can be not taken, E: the RET after it. Then kTextBase again: E, and the
-// address of the RET; with the first text the flow would be at kTextBase. E there, then kTextBase once more, and E: possible with both texts.
+// A-Sync, info, on, kTextBase at EL1; N: only the CBZ of the first text can be not taken, E: the RET after it. Then kTextBase again: E, and
+// the address of the RET; with the first text the flow would be at kTextBase. E there, then kTextBase once more, and E: possible with both
+// texts.
 constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
                                     0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31,  // address and context
                                     0xda,                                                                          // N, E
@@ -193,7 +194,8 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
 // Where the changes are reported, one copy is enough and nothing is suspect. The second record says that the change is done. Once the new
 // text has run, it is the only one: the last block is not ambiguous.
 TEST_F(KernelCopies, AReportedChangeLeavesNothingSuspect) {
-  const std::string records = poke(1, kTextBase, kNopBytes, kNopBytes) + poke(10, kTextBase + 4, kIfZeroBackBytes, kForward2Bytes) + poke(20, kTextBase + 4, kForward2Bytes, kForward2Bytes);
+  const std::string records = poke(1, kTextBase, kNopBytes, kNopBytes) + poke(10, kTextBase + 4, kIfZeroBackBytes, kForward2Bytes) +
+                              poke(20, kTextBase + 4, kForward2Bytes, kForward2Bytes);
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}, records));
   copy("recording/kcore_dir", {kNopBytes, kIfZeroBackBytes, kNopBytes, kRetBytes});
   std::vector<Found> expected = chosen_by_packets(0);

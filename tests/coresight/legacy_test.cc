@@ -150,7 +150,8 @@ std::vector<uint64_t> timestamps_of(Bytes bytes, const arm::TraceConfig& config,
   return times;
 }
 
-// [ETMv3] ETMCCER, "Timestamp packet encoding": Gray-coded if bit 28 is 0. Partial timestamps replace low bits of the code, not of the number.
+// [ETMv3] ETMCCER, "Timestamp packet encoding": Gray-coded if bit 28 is 0. Partial timestamps replace low bits of the code, not of the
+// number.
 TEST(LegacyPackets, TimestampsMayBeGrayCoded) {
   std::vector<std::byte> bytes;
   const auto put = [&bytes](std::initializer_list<unsigned> values) {

@@ -88,7 +88,8 @@ TEST_P(CoreSightMessages, AreThePeers) {
     for (uint32_t stream = 0; stream < streams; ++stream) {
       const StreamInfo& info = (*opened)->streams()[stream];
       if (info.protocol == arm::Protocol::itm || info.protocol == arm::Protocol::stm) continue;
-      compare(expected[info.trace_id], found[info.trace_id], *(*opened)->arm_config(stream), capture.name + ", id " + std::to_string(info.trace_id));
+      compare(expected[info.trace_id], found[info.trace_id], *(*opened)->arm_config(stream),
+              capture.name + ", id " + std::to_string(info.trace_id));
     }
   };
   const std::string sessions = existing(capture.expected_dir + "/listing_multi_sess.ppl");

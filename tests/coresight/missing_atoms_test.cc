@@ -11,7 +11,8 @@ namespace {
 
 using Raw = std::vector<uint8_t>;
 constexpr uint64_t kPlace = 0x10000;
-constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kHere = 0x14000000, kCall12 = 0x94000003, kIfZero12 = 0xb4000060, kIsb = 0xd5033fdf;
+constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0, kHere = 0x14000000, kCall12 = 0x94000003, kIfZero12 = 0xb4000060,
+                   kIsb = 0xd5033fdf;
 constexpr uint32_t kJump12 = 0x14000003, kJump16 = 0x14000004, kSecondIfZero12 = 0xb4000061;
 
 struct FoundFlow {
@@ -97,10 +98,10 @@ FoundFlow follow(const std::vector<uint32_t>& code, arm::DecoderOptions options,
 struct MissingAtom {
   const char* name;
   std::vector<uint32_t> code;
-  Raw packets;         // after the address kPlace
-  unsigned p0;         // elements in them
-  Raw want;            // starts of blocks
-  int gap;             // its place; -1: none
+  Raw packets;          // after the address kPlace
+  unsigned p0;          // elements in them
+  Raw want;             // starts of blocks
+  int gap;              // its place; -1: none
   uint32_t before = 0;  // blocks before it
 };
 
@@ -165,7 +166,8 @@ TEST(ArmMissingAtoms, AnExceptionKeepsItsAddress) {
 
 // [ETE] "Source Address element": P0 instructions before it were not taken, which an unconditional branch always is.
 TEST(ArmMissingAtoms, ASourceAddressPastABranch) {
-  const FoundFlow found = follow({kNop, kRet, kNop, kSecondIfZero12, kNop, kNop, kHere}, options_of(true), false, trace({0xb4, 0x03, 0xf7}));
+  const FoundFlow found =
+      follow({kNop, kRet, kNop, kSecondIfZero12, kNop, kNop, kHere}, options_of(true), false, trace({0xb4, 0x03, 0xf7}));
   EXPECT_EQ(found.blocks, (std::vector<std::pair<uint64_t, uint64_t>>{{12, 16}, {24, 28}}));
   EXPECT_EQ(found.gaps, (std::vector{std::pair(GapReason::image_mismatch, uint64_t{4})}));
   EXPECT_EQ(found.before, (std::vector<uint32_t>{0}));

@@ -84,8 +84,8 @@ Output decode(const ArmPatchedRun& run, const ArmPatchedOptions& how) {
   return out;
 }
 
-/// Returns the first exception that has another address than it was taken at, although the instruction before it is not marked. All must be in
-/// the output.
+/// Returns the first exception that has another address than it was taken at, although the instruction before it is not marked. All must be
+/// in the output.
 std::optional<size_t> first_wrong_exception(const Output& ours, const std::vector<uint64_t>& truth) {
   if (ours.exceptions.size() != truth.size()) return std::min(ours.exceptions.size(), truth.size());
   for (size_t i = 0; i < truth.size(); ++i) {
@@ -96,8 +96,8 @@ std::optional<size_t> first_wrong_exception(const Output& ours, const std::vecto
   return std::nullopt;
 }
 
-/// Returns the first unmarked instruction that is not in its place: after so many P0 instructions. Each flow that fits the packets has as many
-/// of them as ran. Sets `fits` to whether this one has.
+/// Returns the first unmarked instruction that is not in its place: after so many P0 instructions. Each flow that fits the packets has as
+/// many of them as ran. Sets `fits` to whether this one has.
 std::optional<size_t> first_misplaced(const RanFlow& ours, const std::vector<Ran>& truth, arm::Protocol protocol, bool& fits) {
   const ExecMode mode = protocol == arm::Protocol::etmv4 ? ExecMode::a64 : ExecMode::a32;
   const auto is_p0 = [&](const Ran& ran) {

@@ -1,7 +1,7 @@
 // cs_etm recordings built record by record: which bytes belong to which CPU and thread, and the versions of their metadata.
-#include <algorithm>
-
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "perfio/format/auxtrace_etm.h"
 #include "recording/perf/arm_perf.h"
@@ -118,7 +118,9 @@ struct MadePerf {
     made.sample_id.tid = tid;
     arm.on_record(made);
   }
-  void aux(int32_t cpu, int32_t tid, uint64_t offset, uint64_t size, uint64_t flags) { record(perfio::AuxRecord{offset, size, flags}, cpu, tid); }
+  void aux(int32_t cpu, int32_t tid, uint64_t offset, uint64_t size, uint64_t flags) {
+    record(perfio::AuxRecord{offset, size, flags}, cpu, tid);
+  }
   void payload(int32_t cpu, int32_t tid, uint64_t offset, const std::vector<uint8_t>& raw) {
     auto& bytes = *payloads.emplace_back(std::make_unique<std::vector<std::byte>>());
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
@@ -322,7 +324,11 @@ std::string seams_of(AuxStream& stream) {
   std::string text;
   for (const Seam& seam : stream.seams()) {
     const bool start = seam.why == AuxBreak::stream_start, pause = seam.why == AuxBreak::snapshot, lost = seam.why == AuxBreak::missing;
-    text += (text.empty() ? "" : ", ") + std::to_string(seam.offset_bytes) + (start ? " start" : pause ? " pause" : lost ? " lost" : " other");
+    text += (text.empty() ? "" : ", ") + std::to_string(seam.offset_bytes) +
+            (start   ? " start"
+             : pause ? " pause"
+             : lost  ? " lost"
+                     : " other");
   }
   return text;
 }
@@ -346,13 +352,15 @@ std::string without_bars(std::string text) {
 TEST(ArmPerf, RecordsThatOverlapOrAreMissing) {
   struct Row {
     std::vector<std::pair<uint64_t, uint64_t>> records;  // offset, size
-    std::string seams, told;                              // `told`: the beginning
+    std::string seams, told;                             // `told`: the beginning
   };
   const std::string intact = "0 start, 14 pause, 28 pause", twice = "cpu 0: AUX records overlap: ", none = "cpu 0: no AUX record names ";
   const Row rows[] = {
       {{{0, 14}, {14, 14}}, intact, ""},
       {{{14, 14}, {0, 14}}, intact, ""},
-      {{{0, 14}, {0, 14}, {14, 14}}, intact, twice + "14 bytes of trace are named twice, from offset 0 of the ring on; they are decoded once"},
+      {{{0, 14}, {0, 14}, {14, 14}},
+       intact,
+       twice + "14 bytes of trace are named twice, from offset 0 of the ring on; they are decoded once"},
       {{{0, 14}, {14, 14}, {14, 14}}, intact, twice + "14 bytes of trace are named twice, from offset 14 "},
       {{{0, 20}, {14, 14}}, intact, twice + "6 bytes of trace are named twice, from offset 14 "},
       {{{0, 28}, {14, 7}}, intact, twice + "7 bytes of trace are named twice, from offset 14 "},
@@ -382,8 +390,8 @@ TEST(ArmPerf, RecordsThatOverlapOrAreMissing) {
   }
 }
 
-// The TRBE driver fills the end of its buffer with Ignore packets, which no AUX record names ([linux] "trbe_pad_buf"); perf pads with zeros. In
-// frames, id 0 and barriers are padding.
+// The TRBE driver fills the end of its buffer with Ignore packets, which no AUX record names ([linux] "trbe_pad_buf"); perf pads with
+// zeros. In frames, id 0 and barriers are padding.
 TEST(ArmPerf, PaddingNeedsNoRecord) {
   MadePerf made;
   made.cpus = {0, 1};
@@ -412,8 +420,8 @@ void expect_both(MadePerf& made) {
   EXPECT_EQ(told_by(made), "");
 }
 
-// perf makes the size of each payload a multiple of eight, and begins the next one where the trace ended: the zeros between are not what the next
-// record names.
+// perf makes the size of each payload a multiple of eight, and begins the next one where the trace ended: the zeros between are not what
+// the next record names.
 TEST(ArmPerf, PaddingOfAPayloadIsNotOfTheNextRecord) {
   MadePerf made;
   made.cpus = {0};

@@ -1,6 +1,4 @@
 // Runs of code that never changes, which are read by a shortcut, equal those of code that may change; equal blocks share one node.
-#include "decoder/arm/waypoint_runs.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,6 +6,7 @@
 #include <random>
 #include <tuple>
 
+#include "decoder/arm/waypoint_runs.h"
 #include "image/source/code_bytes.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/timeline_builder.h"

@@ -1,5 +1,5 @@
-// Timestamps with a wrong bit, in traces written by hand: the times that are used are those that the trace was written with, or keep the order of those
-// around them, and a finding names what contradicts them. Clocks that jump for another reason are left alone.
+// Timestamps with a wrong bit, in traces written by hand: the times that are used are those that the trace was written with, or keep the
+// order of those around them, and a finding names what contradicts them. Clocks that jump for another reason are left alone.
 #include "decoder/arm/packet/timestamps.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ struct TruePacket {
   unsigned bytes = 0;  ///< of the time
 };
 
-/// A trace of a loop with timestamps. Full ones follow each A-Sync, the others have the bytes that changed ([ETMv4] "Timestamp instruction trace packet").
+/// A trace of a loop with timestamps. Full ones follow each A-Sync, the others have the bytes that changed ([ETMv4] "Timestamp instruction
+/// trace packet").
 struct Written {
   std::vector<std::byte> bytes;
   std::vector<TruePacket> stamps;
@@ -52,7 +53,8 @@ struct Written {
 };
 
 /// `offset_of`: added to the clock from that packet on, as for a guest.
-Written write(unsigned seed, const std::function<uint64_t(size_t segment, size_t i)>& offset_of = [](size_t, size_t) { return 0; }) {
+Written write(
+    unsigned seed, const std::function<uint64_t(size_t segment, size_t i)>& offset_of = [](size_t, size_t) { return 0; }) {
   std::mt19937_64 random(seed);
   Written out;
   uint64_t time = 0x1eac760689e6;
@@ -105,13 +107,15 @@ class Index {
     stream_.finish();
     index_.emplace(stream_, config_with_time(), nullptr);
     ClockSurvey survey(clock, 1, false);
-    index_->sample(SIZE_MAX, [&](const PsbEntry& entry) { survey.add(0, stream_, entry); }, nullptr);
+    index_->sample(
+        SIZE_MAX, [&](const PsbEntry& entry) { survey.add(0, stream_, entry); }, nullptr);
     index_->set_clock(survey.clock_of(0, stream_, *index_));
   }
   template <typename Take>
   void segments(const Take& take) const {
     std::vector<std::byte> scratch;
-    for (auto entry = index_->next(0); entry; entry = index_->next(entry->offset_bytes + 1)) take(index_->segment(*entry, timing_, scratch));
+    for (auto entry = index_->next(0); entry; entry = index_->next(entry->offset_bytes + 1))
+      take(index_->segment(*entry, timing_, scratch));
   }
   [[nodiscard]] Read read() const {
     Read out;
@@ -127,7 +131,8 @@ class Index {
       }
     });
     out.findings = clock_findings(stream_, *index_, timing_, [](uint64_t) {});
-    for (Finding& finding : timestamp_findings(stream_, *index_, timing_, config_with_time(), [](uint64_t) {})) out.findings.push_back(finding);
+    for (Finding& finding : timestamp_findings(stream_, *index_, timing_, config_with_time(), [](uint64_t) {}))
+      out.findings.push_back(finding);
     return out;
   }
 
@@ -157,7 +162,8 @@ std::vector<std::byte> flipped(const Written& trace, const TruePacket& stamp, un
 }
 unsigned bits_of(const TruePacket& stamp) { return stamp.bytes == 9 ? 64 : 7 * stamp.bytes; }
 
-/// The times used keep the order of the trace, but for those of a full packet: a segment does not know the last time of the segment before it.
+/// The times used keep the order of the trace, but for those of a full packet: a segment does not know the last time of the segment before
+/// it.
 void expect_ordered(const Written& trace, const Read& read, const std::string& what) {
   ASSERT_EQ(read.times.size(), trace.stamps.size()) << what;
   uint64_t before = 0, full_before = 0;
@@ -183,8 +189,8 @@ TEST(ArmTimestamps, UndamagedOnesAreRight) {
   }
 }
 
-// A bit of more ticks than lie between two A-Syncs, forward and back: corrected, except at the beginning, where nothing says how far back it is wrong, and at
-// the end, where the AUX record does.
+// A bit of more ticks than lie between two A-Syncs, forward and back: corrected, except at the beginning, where nothing says how far back
+// it is wrong, and at the end, where the AUX record does.
 TEST(ArmTimestamps, AHighBitOfAFullOne) {
   const Written trace = write(1);
   for (size_t segment = 0; segment < kSegments; ++segment) {
@@ -240,7 +246,8 @@ TEST(ArmTimestamps, AClockWithAnotherOffsetIsNotDamage) {
       const auto offset_of = [&](size_t segment, size_t i) { return (segment * (kPartials + 1) + i) / period % 2 == 0 ? 0 : offset; };
       const Written trace = write(2, offset_of);
       const Read read = Index(trace.bytes).read();
-      for (const Finding& finding : read.findings) ADD_FAILURE() << finding.what << ", offset " << std::hex << offset << std::dec << ", every " << period;
+      for (const Finding& finding : read.findings)
+        ADD_FAILURE() << finding.what << ", offset " << std::hex << offset << std::dec << ", every " << period;
       for (const TruePacket& stamp : trace.stamps) EXPECT_EQ(read.times.at(stamp.offset), stamp.time);
     }
   }

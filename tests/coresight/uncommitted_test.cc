@@ -48,7 +48,8 @@ TEST(ArmUncommitted, AtomsAtTheEnd) {
   for (const bool exact : {false, true}) {
     for (const uint32_t depth : {0U, 1U, 3U, 10U, 100U}) {
       for (const unsigned committed : {0U, 1U, 10U}) {
-        std::vector<uint8_t> bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x30};
+        std::vector<uint8_t> bytes = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
+                                      0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x30};
         const unsigned waiting = std::min(depth, 10U);
         bytes.insert(bytes.end(), 10, 0xf7);
         const unsigned most = std::min(committed, waiting);

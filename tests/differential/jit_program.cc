@@ -1,5 +1,5 @@
-// A JIT whose functions are tests of bits with branches. All changes are made between two calls; their times are those of announcements: from the
-// begin of a change to its end.
+// A JIT whose functions are tests of bits with branches. All changes are made between two calls; their times are those of announcements:
+// from the begin of a change to its end.
 #include "tests/differential/jit_program.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ constexpr uint64_t kBegin = 1'000'000;
 
 class JitMachine {
  public:
-  JitMachine(const JitOptions& options, JitRun& out) : options_(options), out_(out), random_(options.seed), packets_(out.trace), places_(options.places) {}
+  JitMachine(const JitOptions& options, JitRun& out)
+      : options_(options), out_(out), random_(options.seed), packets_(out.trace), places_(options.places) {}
 
   void run() {
     add_section(kCaller, {std::byte{0xff}, std::byte{0xd0}, std::byte{0xeb}, std::byte{0xfc}}, 0);  // CALL RAX; JMP back
@@ -69,7 +70,8 @@ class JitMachine {
     const uint32_t tests = 1 + random_.below(options_.tests);
     for (uint32_t i = 0; i < tests; ++i) {
       const uint32_t skipped = 1 + random_.below(5);
-      for (const uint32_t byte : {0x40U, 0xf6U, 0xc7U, 1U << random_.below(8), random_.chance(50) ? 0x74U : 0x75U, skipped}) code.push_back(std::byte(byte));
+      for (const uint32_t byte : {0x40U, 0xf6U, 0xc7U, 1U << random_.below(8), random_.chance(50) ? 0x74U : 0x75U, skipped})
+        code.push_back(std::byte(byte));
       code.insert(code.end(), skipped, std::byte{0x90});
     }
     code.push_back(std::byte{0xc3});
@@ -228,8 +230,9 @@ JitOptions jit_options_of_seed(uint64_t seed) {
 }
 
 std::string describe(const JitOptions& options) {
-  return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.places) + " places, " + std::to_string(options.changes) + " changes, a TSC in " +
-         std::to_string(options.tsc_every) + (options.overflow_every != 0 ? ", overflows" : "") + (options.return_compression ? ", compressed returns" : "") + (options.exact_only ? ", exact walker" : "");
+  return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.places) + " places, " + std::to_string(options.changes) +
+         " changes, a TSC in " + std::to_string(options.tsc_every) + (options.overflow_every != 0 ? ", overflows" : "") +
+         (options.return_compression ? ", compressed returns" : "") + (options.exact_only ? ", exact walker" : "");
 }
 
 JitRun run_jit(const JitOptions& options) {

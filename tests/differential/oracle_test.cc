@@ -25,8 +25,9 @@ void expect_same(const std::vector<std::string>& got, const std::vector<std::str
   ASSERT_EQ(got.size(), want.size()) << "first line too many: " << (got.size() > want.size() ? got[want.size()] : want[got.size()]);
 }
 
-// The expected results are those of libipt 2.0. Of 2.1 and later, with an event decoder of its own, the corpus' README says: a mode that is repeated after a
-// PSB+ is no event, and the offset of an error may be one packet later. After an overflow the mode is not known, so the next one is an event.
+// The expected results are those of libipt 2.0. Of 2.1 and later, with an event decoder of its own, the corpus' README says: a mode that is
+// repeated after a PSB+ is no event, and the offset of an error may be one packet later. After an overflow the mode is not known, so the
+// next one is an event.
 std::vector<std::string> without_repeated_modes(const std::vector<std::string>& events) {
   std::vector<std::string> kept;
   std::string mode;
@@ -57,7 +58,8 @@ void expect_same_but_later(const std::vector<std::string>& got, const std::vecto
   }
 }
 
-// 2.0 dates an asynchronous event by its FUP, 2.1 by the TIP.PGD that completes it: here 53 cycles later, at 3.09 ticks each by the trace's MTC packets.
+// 2.0 dates an asynchronous event by its FUP, 2.1 by the TIP.PGD that completes it: here 53 cycles later, at 3.09 ticks each by the trace's
+// MTC packets.
 void correct_time(std::vector<std::string>& events, const std::string& name) {
   if (name != "pt-dynamorio-simple") return;
   for (std::string& event : events) {

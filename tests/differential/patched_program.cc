@@ -66,12 +66,15 @@ size_t length_of(SlotKind kind) {
 
 class PatchedMachine {
  public:
-  PatchedMachine(const PatchedOptions& options, PatchedRun& out) : options_(options), out_(out), random_(options.seed), packets_(out.trace) {
+  PatchedMachine(const PatchedOptions& options, PatchedRun& out)
+      : options_(options), out_(out), random_(options.seed), packets_(out.trace) {
     build();
     out_.base = kBase;
     for (const Slot& slot : slots_) append(out_.code, slot.versions[0]);
     for (uint32_t i = 0; i < options_.patches; ++i) {
-      if (!sites_.empty()) patches_.emplace_back(kBegin + random_.below(options_.steps * kMeanTicks), sites_[random_.below(static_cast<uint32_t>(sites_.size()))]);
+      if (!sites_.empty())
+        patches_.emplace_back(kBegin + random_.below(options_.steps * kMeanTicks),
+                              sites_[random_.below(static_cast<uint32_t>(sites_.size()))]);
     }
     std::ranges::sort(patches_);
   }
@@ -166,7 +169,9 @@ class PatchedMachine {
       case SlotKind::static_call:
         return add(ip, {{call(0)}, {call(1)}, {nop5}});
       case SlotKind::alternative:
-        return add(ip, {{plain({0x0f, 0x31}), nop, nop, nop}, {plain({0x0f, 0xae, 0xe8}), plain({0x0f, 0x31})}, {plain({0x0f, 0x01, 0xf9}), nop2}}, true);
+        return add(
+            ip, {{plain({0x0f, 0x31}), nop, nop, nop}, {plain({0x0f, 0xae, 0xe8}), plain({0x0f, 0x31})}, {plain({0x0f, 0x01, 0xf9}), nop2}},
+            true);
       case SlotKind::number:
         return add(ip, {{mov(1)}, {mov(2)}, {mov(3)}});
       case SlotKind::rows:
@@ -191,7 +196,9 @@ class PatchedMachine {
         continue;
       }
       const bool last = slot.one_way && slot.now + 1 == slot.versions.size();
-      const size_t next = last ? slot.now : (slot.now + 1 + (slot.one_way ? 0 : random_.below(static_cast<uint32_t>(slot.versions.size() - 1)))) % slot.versions.size();
+      const size_t next = last ? slot.now
+                               : (slot.now + 1 + (slot.one_way ? 0 : random_.below(static_cast<uint32_t>(slot.versions.size() - 1)))) %
+                                     slot.versions.size();
       if (next != slot.now) {
         Edit edit;
         edit.ip = Ip{slot.ip};
@@ -298,8 +305,9 @@ PatchedOptions patched_options_of_seed(uint64_t seed) {
 }
 
 std::string describe(const PatchedOptions& options) {
-  return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.steps) + " steps, " + std::to_string(options.patches) + " patches, a TSC in " +
-         std::to_string(options.tsc_every) + (options.return_compression ? ", compressed returns" : "") + (options.exact_only ? ", exact walker" : "");
+  return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.steps) + " steps, " + std::to_string(options.patches) +
+         " patches, a TSC in " + std::to_string(options.tsc_every) + (options.return_compression ? ", compressed returns" : "") +
+         (options.exact_only ? ", exact walker" : "");
 }
 
 PatchedRun run_patched(const PatchedOptions& options) {

@@ -16,10 +16,10 @@ struct PatchedOptions {
   uint32_t site_percent = 40;         ///< of the slots are patched
   uint32_t steps = 600;               ///< instructions
   uint32_t patches = 12;
-  uint32_t tsc_every = 0;             ///< about one TSC packet in so many instructions; 0: only at PSBs
-  uint32_t psb_every = 200;           ///< instructions
+  uint32_t tsc_every = 0;    ///< about one TSC packet in so many instructions; 0: only at PSBs
+  uint32_t psb_every = 200;  ///< instructions
   bool return_compression = false;
-  bool exact_only = false;            ///< decode with the exact walker
+  bool exact_only = false;  ///< decode with the exact walker
 };
 /// Returns a mixture of all options, determined by the seed.
 [[nodiscard]] PatchedOptions patched_options_of_seed(uint64_t seed);

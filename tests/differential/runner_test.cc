@@ -252,11 +252,11 @@ TEST(RunnerBounds, NoOtherWayFromBeforeWhatWasGiven) {
   }
 }
 
-// The clock goes past the time at which the next segment is said to begin, and then past a change of the code that runs. The fast path takes
-// the segment's end as the latest time of what it follows.
+// The clock goes past the time at which the next segment is said to begin, and then past a change of the code that runs. The fast path
+// takes the segment's end as the latest time of what it follows.
 TEST(RunnerBounds, ClockGoesPastTheEndOfTheSegment) {
-  const std::vector<std::byte> code = {std::byte{0xb8}, std::byte{1}, std::byte{0}, std::byte{0}, std::byte{0},  // mov eax, 1
-                                       std::byte{0x74}, std::byte{0xf9}};                                        // jz 1000
+  const std::vector<std::byte> code = {std::byte{0xb8}, std::byte{1},   std::byte{0}, std::byte{0}, std::byte{0},  // mov eax, 1
+                                       std::byte{0x74}, std::byte{0xf9}};                                          // jz 1000
   for (uint64_t change = 3'500; change < 20'000; change += 1'500) {
     const test::Machine machine = machine_with_change(code, std::byte{1}, std::byte{2}, change);
     std::vector<std::byte> trace;

@@ -352,10 +352,12 @@ TEST_F(Doctor, AnEmulatorMustLoadPlugins) {
 
 TEST_F(Doctor, ChannelsOfAnnouncements) {
   proc("self/status", "CapEff:\t0000000000000000\n");
-  EXPECT_THAT(check(diagnose(machine_), "announcements").found, HasSubstr("those of this user's processes, through their rings; this kernel has no"));
+  EXPECT_THAT(check(diagnose(machine_), "announcements").found,
+              HasSubstr("those of this user's processes, through their rings; this kernel has no"));
   proc("self/status", "CapEff:\t0000000000080000\n");  // CAP_SYS_PTRACE
   sys("kernel/tracing/user_events_data", "");
-  EXPECT_THAT(check(diagnose(machine_), "announcements").found, HasSubstr("those of all processes, through their rings; also through user_events"));
+  EXPECT_THAT(check(diagnose(machine_), "announcements").found,
+              HasSubstr("those of all processes, through their rings; also through user_events"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which emulator is chosen. The programs imitate the help of QEMU's linux-user/main.c: "usage: qemu-TARGET [options] program" and a line for
-// each option; a build without CONFIG_PLUGIN has no line for -plugin.
+// Which emulator is chosen. The programs imitate the help of QEMU's linux-user/main.c: "usage: qemu-TARGET [options] program" and a line
+// for each option; a build without CONFIG_PLUGIN has no line for -plugin.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,9 +22,9 @@ namespace ptd::emulators {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::HasSubstr;
 
 class Emulators : public testing::Test {
  protected:
@@ -121,7 +121,8 @@ TEST_F(Emulators, OneOfAnotherMachine) {
 }
 
 TEST_F(Emulators, ProgramsThatAreNoEmulator) {
-  for (const char* script : {"exit 1\n", "kill -SEGV $$\n", "echo '-plugin x'\n", "head -c 300000 /dev/zero\n", "printf 'usage: qemu-'\n"}) {
+  for (const char* script :
+       {"exit 1\n", "kill -SEGV $$\n", "echo '-plugin x'\n", "head -c 300000 /dev/zero\n", "printf 'usage: qemu-'\n"}) {
     put("first/qemu-x86_64", script);
     EXPECT_EQ(choose_emulator(search_).fitness, Fitness::no_answer) << script;
   }
@@ -177,7 +178,8 @@ class EmulatorBuilds : public Emulators {
     esac
     )");
     put("bin/dpkg-source", "echo \"dpkg-source $*\" >> " + folder_ + "/calls\nmkdir qemu && cp " + folder_ + "/bin/configure qemu/\n");
-    put("bin/configure", "echo log > config.log\n[ \"$1\" != --help ] || exec echo '  --disable-download  x'\necho \"configure $*\" >> " + folder_ + "/calls\n");
+    put("bin/configure", "echo log > config.log\n[ \"$1\" != --help ] || exec echo '  --disable-download  x'\necho \"configure $*\" >> " +
+                             folder_ + "/calls\n");
     for (const char* name : {"cc", "meson", "pkg-config", "python3", "make"}) put(std::string("bin/") + name, "");
     ninja(help("x86_64", true), help("aarch64", true));
     ::setenv("PATH", (folder_ + "/bin:/usr/bin:/bin").c_str(), 1);
@@ -224,15 +226,16 @@ TEST_F(EmulatorBuilds, ChecksTheSourceAndBuildsIt) {
   EXPECT_THAT(progress, testing::ElementsAre(std::pair<uint64_t, uint64_t>{1, 2}));
   EXPECT_FALSE(fs::exists(options_.folder + "/.work"));
   EXPECT_FALSE(fs::exists("config.log"));  // configure's, in the user's working directory
-  for (const char* option : {"APT::Get::AllowUnauthenticated=false", "Acquire::AllowInsecureRepositories=false", "Acquire::AllowWeakRepositories=false",
-                             "APT::Update::Error-Mode=any", "Dir::Etc::SourceParts=/dev/null"})
+  for (const char* option : {"APT::Get::AllowUnauthenticated=false", "Acquire::AllowInsecureRepositories=false",
+                             "Acquire::AllowWeakRepositories=false", "APT::Update::Error-Mode=any", "Dir::Etc::SourceParts=/dev/null"})
     EXPECT_THAT(calls(), HasSubstr(option));
   EXPECT_THAT(calls(), HasSubstr("dpkg-source --require-strong-checksums --extract qemu_9.dsc qemu\n"));
   EXPECT_THAT(calls(), HasSubstr("--enable-plugins"));
   EXPECT_THAT(calls(), HasSubstr(" --disable-download\n"));  // but no option that this configure does not know
   EXPECT_THAT(calls(), HasSubstr("ninja -j 3 qemu-x86_64 qemu-aarch64\n"));
   const std::string lines = text_of(list);  // of the release only, each once, with the distribution's key if it is installed
-  EXPECT_THAT(lines, testing::MatchesRegex("deb-src (.signed-by=/usr/share/keyrings/debian-archive-keyring.gpg. )?http://mirror/debian/ trixie main\n"));
+  EXPECT_THAT(lines, testing::MatchesRegex(
+                         "deb-src (.signed-by=/usr/share/keyrings/debian-archive-keyring.gpg. )?http://mirror/debian/ trixie main\n"));
 }
 
 TEST_F(EmulatorBuilds, AFailedStepIsNamedWithItsComplaint) {
@@ -241,11 +244,14 @@ TEST_F(EmulatorBuilds, AFailedStepIsNamedWithItsComplaint) {
             "compiling: ninja failed (exit status 1): x.c:1: error: no such thing; its output is in " + options_.folder + "/build.log");
   EXPECT_THAT(text_of(options_.folder + "/build.log"), HasSubstr("ninja: build stopped"));
   put("bin/dpkg-source", "echo 'dpkg-source: error: file qemu_9.tar.xz has checksum 1 instead of 2'\nexit 25\n");
-  EXPECT_THAT(message_of_failure(ErrorCode::start_failed), testing::StartsWith("checking and unpacking qemu_9: dpkg-source failed (exit status 25): dpkg-source: "
-                                                                               "error: file qemu_9.tar.xz has checksum 1 instead of 2; "));
+  EXPECT_THAT(message_of_failure(ErrorCode::start_failed),
+              testing::StartsWith("checking and unpacking qemu_9: dpkg-source failed (exit status 25): dpkg-source: "
+                                  "error: file qemu_9.tar.xz has checksum 1 instead of 2; "));
   EXPECT_EQ(calls().find("configure"), calls().find("configure --target"));
-  put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Debian|http://mirror/debian/ trixie main';; *) echo 'E: Failed to fetch'; exit 100;; esac\n");
-  EXPECT_THAT(message_of_failure(ErrorCode::start_failed), HasSubstr("reading the list of source packages: apt-get failed (exit status 100): E: Failed to fetch; "));
+  put("bin/apt-get",
+      "case \"$*\" in indextargets*) echo 'Debian|http://mirror/debian/ trixie main';; *) echo 'E: Failed to fetch'; exit 100;; esac\n");
+  EXPECT_THAT(message_of_failure(ErrorCode::start_failed),
+              HasSubstr("reading the list of source packages: apt-get failed (exit status 100): E: Failed to fetch; "));
   put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Vendor|http://vendor/ stable main';; esac\n");
   EXPECT_THAT(message_of_failure(ErrorCode::not_found), HasSubstr("run apt-get update"));
   put("bin/apt-get", "case \"$*\" in indextargets*) echo 'Debian|http://mirror/debian/ trixie main';; esac\n");
@@ -297,8 +303,9 @@ TEST_F(EmulatorBuilds, OneAtATimeInAFolderOfTheUser) {
 
 // The help of qemu-system: softmmu/vl.c.
 std::string system_help(const std::string& version, bool plugins, bool shares) {
-  return "cat << END\nQEMU emulator version " + version + " (Debian 1:" + version + ")\nusage: qemu-system-x86_64 [options] [disk_image]\n" +
-         (shares ? "-fsdev local,id=id,path=path\n" : "") + (plugins ? "-plugin [file=]<file>[,<argname>=<argvalue>]\n" : "") + "END\n";
+  return "cat << END\nQEMU emulator version " + version + " (Debian 1:" + version +
+         ")\nusage: qemu-system-x86_64 [options] [disk_image]\n" + (shares ? "-fsdev local,id=id,path=path\n" : "") +
+         (plugins ? "-plugin [file=]<file>[,<argname>=<argvalue>]\n" : "") + "END\n";
 }
 
 TEST_F(Emulators, MachinesNeedPluginsThatReadRegistersAndShares) {
@@ -347,13 +354,15 @@ TEST(EmulatorFetch, BackportsOfTheReleaseItself) {
   const auto lines = [](const char* line) { return source_line(line, PackageKind::binary_with_backports); };
   EXPECT_THAT(lines("Debian|http://mirror/debian bookworm main"),
               testing::MatchesRegex("deb .*http://mirror/debian bookworm main\ndeb .*http://mirror/debian bookworm-backports main"));
-  EXPECT_THAT(lines("Debian|http://mirror/debian bookworm-updates main"), testing::MatchesRegex("deb .*http://mirror/debian bookworm-updates main"));
+  EXPECT_THAT(lines("Debian|http://mirror/debian bookworm-updates main"),
+              testing::MatchesRegex("deb .*http://mirror/debian bookworm-updates main"));
   EXPECT_THAT(lines("Ubuntu|http://mirror/ubuntu noble main"), testing::MatchesRegex("deb .*http://mirror/ubuntu noble main"));
   EXPECT_EQ(lines("Vendor|http://vendor stable main"), "");
 }
 
 TEST(EmulatorBuild, Complaints) {
-  for (const char* line : {"E: Unable to locate", "../meson.build:3:0: ERROR: x", "a.c:1:2: error: x", "dpkg-source: error: x"}) EXPECT_TRUE(is_complaint(line));
+  for (const char* line : {"E: Unable to locate", "../meson.build:3:0: ERROR: x", "a.c:1:2: error: x", "dpkg-source: error: x"})
+    EXPECT_TRUE(is_complaint(line));
   for (const char* line : {"", "ninja: build stopped", "checking error handling", "W: x"}) EXPECT_FALSE(is_complaint(line)) << line;
 }
 

@@ -210,7 +210,7 @@ class Caller {
 
   /// Some batches of a table, with options that may be of another size or out of range.
   void read_table(const ptd_recording* recording) {
-    static constexpr std::array kTables = {"blocks", "branches", "calls",    "functions", "edges",    "events",  "gaps",
+    static constexpr std::array kTables = {"blocks",  "branches", "calls",    "functions", "edges",   "events",  "gaps",
                                            "samples", "findings", "sections", "versions",  "threads", "nonsense"};
     static const char* const kColumns[] = {"time_ns", "ip", nullptr};
     ptd_table_options options = PTD_TABLE_OPTIONS_INIT;

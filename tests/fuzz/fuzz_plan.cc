@@ -1,4 +1,5 @@
-// Any bytes as a plan and as the steps of a unit, and the same with corrected checksums: they open or report an error, units decode, and calls follow.
+// Any bytes as a plan and as the steps of a unit, and the same with corrected checksums: they open or report an error, units decode, and
+// calls follow.
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,7 +103,8 @@ void follow(std::span<const unsigned char> input) {
   const auto files = std::make_shared<StepFiles>();
   for (uint32_t unit = 0; unit < units_of(*plan).size() && unit < 2; ++unit) {
     const StepFileHead head{data_of(*plan).plan->id, unit};
-    const std::string path = step_file(kStepsMagic, input.subspan(3, split), head), all = step_file(kAllStepsMagic, input.subspan(3 + split), head);
+    const std::string path = step_file(kStepsMagic, input.subspan(3, split), head),
+                      all = step_file(kAllStepsMagic, input.subspan(3 + split), head);
     PTD_FUZZ_CHECK(std::rename(all.c_str(), all_steps_path(path).c_str()) == 0);
     paths.push_back(path);
     files->by_stream[(input[0] & 8) != 0 ? unit : 0].push_back({unit, path});

@@ -1,5 +1,5 @@
-// Any bytes from a peer of `ptdecode replay --gdb`: no crash, bounded replies, and the session goes on to its end. With text that is easy to
-// mutate: each line of the input also comes as a packet with its right checksum.
+// Any bytes from a peer of `ptdecode replay --gdb`: no crash, bounded replies, and the session goes on to its end. With text that is easy
+// to mutate: each line of the input also comes as a packet with its right checksum.
 #include <algorithm>
 #include <memory>
 #include <string>

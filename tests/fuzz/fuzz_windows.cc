@@ -1,5 +1,5 @@
-// Any bytes as the trace of a Windows process, its list of modules, and one of its files: they open or report an error. The input begins with the
-// sizes of trace and list (u32 each); the file is the rest.
+// Any bytes as the trace of a Windows process, its list of modules, and one of its files: they open or report an error. The input begins
+// with the sizes of trace and list (u32 each); the file is the rest.
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +26,8 @@ struct Folder {
     std::filesystem::remove_all(path, error);
   }
   [[nodiscard]] std::string write(const char* name, std::span<const unsigned char> bytes) const {
-    std::ofstream(path / name, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path / name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     return (path / name).string();
   }
 };

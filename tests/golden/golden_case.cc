@@ -38,16 +38,11 @@ Interval interval(const std::string& text) {
 /// Clears the member `name`. Returns false if it does not exist.
 bool clear_erratum(pt::Errata& errata, std::string_view name) {
   static const std::map<std::string_view, void (*)(pt::Errata&)> members = {
-      {"bdm70", [](pt::Errata& all) { all.bdm70 = false; }},
-      {"bdm64", [](pt::Errata& all) { all.bdm64 = false; }},
-      {"skd007", [](pt::Errata& all) { all.skd007 = false; }},
-      {"skd010", [](pt::Errata& all) { all.skd010 = false; }},
-      {"skd022", [](pt::Errata& all) { all.skd022 = false; }},
-      {"skl014", [](pt::Errata& all) { all.skl014 = false; }},
-      {"skl168", [](pt::Errata& all) { all.skl168 = false; }},
-      {"apl11", [](pt::Errata& all) { all.apl11 = false; }},
-      {"apl12", [](pt::Errata& all) { all.apl12 = false; }},
-      {"skz84", [](pt::Errata& all) { all.skz84 = false; }},
+      {"bdm70", [](pt::Errata& all) { all.bdm70 = false; }},   {"bdm64", [](pt::Errata& all) { all.bdm64 = false; }},
+      {"skd007", [](pt::Errata& all) { all.skd007 = false; }}, {"skd010", [](pt::Errata& all) { all.skd010 = false; }},
+      {"skd022", [](pt::Errata& all) { all.skd022 = false; }}, {"skl014", [](pt::Errata& all) { all.skl014 = false; }},
+      {"skl168", [](pt::Errata& all) { all.skl168 = false; }}, {"apl11", [](pt::Errata& all) { all.apl11 = false; }},
+      {"apl12", [](pt::Errata& all) { all.apl12 = false; }},   {"skz84", [](pt::Errata& all) { all.skz84 = false; }},
   };
   const auto member = members.find(name);
   if (member == members.end()) return false;
@@ -199,7 +194,8 @@ struct Parser {
     else if (op == "pwre")
       writer.pwre(static_cast<uint8_t>(number(arg(1))), 0, false);
     else if (op == "cfe")
-      writer.cfe(static_cast<uint8_t>(number(arg(1))), words.size() > 2 ? static_cast<uint8_t>(number(arg(2))) : uint8_t{0}, words.back() == "ip");
+      writer.cfe(static_cast<uint8_t>(number(arg(1))), words.size() > 2 ? static_cast<uint8_t>(number(arg(2))) : uint8_t{0},
+                 words.back() == "ip");
     else if (op == "evd")
       writer.evd(static_cast<uint8_t>(number(arg(1))), address(arg(2)));
     else if (op == "trig")
@@ -420,7 +416,8 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
     segment.bytes = bytes.subspan(starts[i], (joins ? tail_end : end) - starts[i]);
     segment.tail_bytes = joins ? tail_end - end : 0;
     segment.stream_offset_bytes = starts[i];
-    segment.after_overflow = i != 0 && seam == test.seams.end() && pt::ends_in_overflow(bytes.subspan(starts[i - 1], starts[i] - starts[i - 1]));
+    segment.after_overflow =
+        i != 0 && seam == test.seams.end() && pt::ends_in_overflow(bytes.subspan(starts[i - 1], starts[i] - starts[i - 1]));
     segment.cpu = 0;
     segment.break_after = !joins;
     decoder.begin(segment);

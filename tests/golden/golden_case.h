@@ -40,7 +40,7 @@ struct Case {
   ContextTrack contexts;
   bool frozen_differs = true;
   std::string erratum;  ///< name of the erratum whose workaround the case needs
-  std::string error;  ///< not empty: the file is malformed
+  std::string error;    ///< not empty: the file is malformed
 
   struct Setup {
     std::vector<Section> sections;

@@ -2,8 +2,8 @@
 //   --truth=MACHINE,CPU,FILE   checkpoints of a guest's instructions on a cpu (tests/corpus/truth.h)
 //   --prefix                   the recording has only the first part of the flow of the truth
 //   --host=FILE                the addresses at which the host's blocks begin, by cpu: "CPU ADDRESS" a line
-// Prints, for each cpu and machine: instructions, those in uncertain blocks, checkpoints passed, and the first difference. Exits with 1 if a flow
-// differs.
+// Prints, for each cpu and machine: instructions, those in uncertain blocks, checkpoints passed, and the first difference. Exits with 1 if
+// a flow differs.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -101,7 +101,8 @@ int run(const Words& words) {
     return 2;
   }
   for (const std::string& warning : (*recording)->warnings()) (void)std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  for (const auto& missing : (*recording)->missing_images()) (void)std::fprintf(stderr, "missing: %s: %s\n", missing.path.c_str(), missing.reason.c_str());
+  for (const auto& missing : (*recording)->missing_images())
+    (void)std::fprintf(stderr, "missing: %s: %s\n", missing.path.c_str(), missing.reason.c_str());
   bool equal = true;
   HostCheck host(words.host);
   const auto& streams = (*recording)->streams();
@@ -112,28 +113,30 @@ int run(const Words& words) {
       if (key.second == cpu) flows[key.first].checker = test::TruthChecker(test::read_truth(path));
     }
     std::map<uint32_t, Batch> parts;
-    const Status status = (*recording)->decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
-      for (auto& [machine, part] : parts) part.clear();
-      for (const Block& block : batch.blocks) {
-        const BlockInfo info = decoder.blocks().info(block.node);
-        const uint32_t machine = machine_of(info.space);
-        parts[machine].blocks.push_back(block);
-        if (machine == 0) host.add(cpu, info.ip.value);
-      }
-      for (const Gap& gap : batch.gaps) {
-        if (flows[machine_of(gap.space)].gaps++ == 0)
-          std::printf("cpu %d machine %u: first gap at %#llx: %s\n", cpu, machine_of(gap.space), static_cast<unsigned long long>(gap.ip.value), sentence(gap.reason));
-      }
-      for (auto& [machine, part] : parts) flows[machine].checker.add(part, decoder.blocks());
-      return true;
-    });
+    const Status status =
+        (*recording)->decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+          for (auto& [machine, part] : parts) part.clear();
+          for (const Block& block : batch.blocks) {
+            const BlockInfo info = decoder.blocks().info(block.node);
+            const uint32_t machine = machine_of(info.space);
+            parts[machine].blocks.push_back(block);
+            if (machine == 0) host.add(cpu, info.ip.value);
+          }
+          for (const Gap& gap : batch.gaps) {
+            if (flows[machine_of(gap.space)].gaps++ == 0)
+              std::printf("cpu %d machine %u: first gap at %#llx: %s\n", cpu, machine_of(gap.space),
+                          static_cast<unsigned long long>(gap.ip.value), sentence(gap.reason));
+          }
+          for (auto& [machine, part] : parts) flows[machine].checker.add(part, decoder.blocks());
+          return true;
+        });
     if (!status.ok()) std::printf("%s\n", status.error().message.c_str());
     for (const auto& [machine, flow] : flows) {
       const test::TruthChecker& checker = flow.checker;
       std::printf("cpu %d machine %u: %llu instructions, %llu uncertain, %llu gaps, %zu of %zu checkpoints%s%s\n", cpu, machine,
                   static_cast<unsigned long long>(checker.instructions()), static_cast<unsigned long long>(checker.flagged()),
-                  static_cast<unsigned long long>(flow.gaps), checker.checkpoints_passed(), checker.checkpoints(), checker.difference().empty() ? "" : ", ",
-                  checker.difference().c_str());
+                  static_cast<unsigned long long>(flow.gaps), checker.checkpoints_passed(), checker.checkpoints(),
+                  checker.difference().empty() ? "" : ", ", checker.difference().c_str());
       equal = equal && checker.difference().empty() && (words.prefix || checker.checkpoints_passed() == checker.checkpoints());
     }
   }

@@ -1,10 +1,10 @@
-// `mix_guests OUT GUEST...`: makes a host's recording of virtual machines out of recordings of machines. OUT/host is the host's recording, a
-// perf.data directory with a kcore_dir; OUT/guestN has the records of guest N without trace, for `perf inject --guest-data`; OUT/host.flow
-// lists the addresses of the host's blocks.
+// `mix_guests OUT GUEST...`: makes a host's recording of virtual machines out of recordings of machines. OUT/host is the host's recording,
+// a perf.data directory with a kcore_dir; OUT/guestN has the records of guest N without trace, for `perf inject --guest-data`;
+// OUT/host.flow lists the addresses of the host's blocks.
 //
-// Each guest cpu runs on a host cpu of its own, or all guests in turn on the same cpus (--share). At every Nth TIP of the guest, the guest exits
-// to the host ([SDM] "VMX-Specific Packets": FUP, PIP, TIP), which runs a few blocks of its kernel and enters the guest again (PIP, TIP).
-// The host's kernel is at the address of the guest's text, so that a wrong choice between them shows.
+// Each guest cpu runs on a host cpu of its own, or all guests in turn on the same cpus (--share). At every Nth TIP of the guest, the guest
+// exits to the host ([SDM] "VMX-Specific Packets": FUP, PIP, TIP), which runs a few blocks of its kernel and enters the guest again (PIP,
+// TIP). The host's kernel is at the address of the guest's text, so that a wrong choice between them shows.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -43,15 +43,15 @@ struct HostKernel {
   static constexpr uint64_t kResume = 0, kExit = 3, kAfterHandle = 0xc, kTest = 0xd, kAfterSwitch = 0x16, kHandle = 0x40, kSwitch = 0x60;
 
   explicit HostKernel(uint64_t at) : base(at), code(4096, 0xcc) {
-    const std::array<uint8_t, 24> loop{0x0f, 0x01, 0xc3,              // 00 vmresume
-                                       0x85, 0xc0,                    // 03 test
-                                       0x74, 0x06,                    // 05 je 0d
-                                       0xe8, 0x34, 0,    0,    0,     // 07 call 40
-                                       0x90,                          // 0c
-                                       0x85, 0xc0,                    // 0d test
-                                       0x75, 0x05,                    // 0f jne 16
-                                       0xe8, 0x4a, 0,    0,    0,     // 11 call 60
-                                       0xeb, 0xe8};                   // 16 jmp 00
+    const std::array<uint8_t, 24> loop{0x0f, 0x01, 0xc3,        // 00 vmresume
+                                       0x85, 0xc0,              // 03 test
+                                       0x74, 0x06,              // 05 je 0d
+                                       0xe8, 0x34, 0,    0, 0,  // 07 call 40
+                                       0x90,                    // 0c
+                                       0x85, 0xc0,              // 0d test
+                                       0x75, 0x05,              // 0f jne 16
+                                       0xe8, 0x4a, 0,    0, 0,  // 11 call 60
+                                       0xeb, 0xe8};             // 16 jmp 00
     std::copy(loop.begin(), loop.end(), code.begin());
     for (const uint64_t function : {kHandle, kSwitch}) code[function] = code[function + 1] = 0x90, code[function + 2] = 0xc3;
     labels = {{"_text", 0}, {"_stext", 0}, {"vcpu_enter", 0}, {"handle_exit", kHandle}, {"__switch_to", kSwitch}, {"_etext", 0x80}};
@@ -94,7 +94,8 @@ GuestInput read_guest(const std::string& path) {
       in.priv = info->priv;
     }
     if (const auto* time = std::get_if<perfio::TimeConvRecord>(&record.payload)) in.time = *time;
-    if (const auto* map = std::get_if<perfio::MmapRecord>(&record.payload); map != nullptr && map->path.starts_with("[kernel.kallsyms]")) in.text = map->addr;
+    if (const auto* map = std::get_if<perfio::MmapRecord>(&record.payload); map != nullptr && map->path.starts_with("[kernel.kallsyms]"))
+      in.text = map->addr;
     in.records.push_back(record);
     return true;
   }));
@@ -127,7 +128,8 @@ class Mixer {
         sync.clear();
         continue;
       }
-      const bool is_ip = packet.kind == PacketKind::tip || packet.kind == PacketKind::tip_pge || packet.kind == PacketKind::tip_pgd || packet.kind == PacketKind::fup;
+      const bool is_ip = packet.kind == PacketKind::tip || packet.kind == PacketKind::tip_pge || packet.kind == PacketKind::tip_pgd ||
+                         packet.kind == PacketKind::fup;
       const bool has_ip = is_ip && pt::decompress_ip(packet, last_ip);
       if (in_sync) {
         if (packet.kind == PacketKind::tsc) tsc = packet.value;
@@ -185,11 +187,16 @@ class Mixer {
  private:
   void put(const Packet& packet, bool has_ip, uint64_t ip) {
     switch (packet.kind) {
-      case PacketKind::tip: return has_ip ? writer_.tip(ip) : writer_.tip_suppressed();
-      case PacketKind::fup: return has_ip ? writer_.fup(ip) : writer_.fup_suppressed();
-      case PacketKind::tip_pge: return writer_.tip_pge(ip);
-      case PacketKind::tip_pgd: return has_ip ? writer_.tip_pgd(ip) : writer_.tip_pgd_suppressed();
-      default: (void)writer_.write(packet);
+      case PacketKind::tip:
+        return has_ip ? writer_.tip(ip) : writer_.tip_suppressed();
+      case PacketKind::fup:
+        return has_ip ? writer_.fup(ip) : writer_.fup_suppressed();
+      case PacketKind::tip_pge:
+        return writer_.tip_pge(ip);
+      case PacketKind::tip_pgd:
+        return has_ip ? writer_.tip_pgd(ip) : writer_.tip_pgd_suppressed();
+      default:
+        (void)writer_.write(packet);
     }
   }
   void put_sync(const std::vector<Packet>& packets, const uint64_t* ip, bool guest) {
@@ -333,10 +340,13 @@ void write_kcore(const HostKernel& kernel, const fs::path& dir) {
   fs::create_directories(dir);
   std::vector<uint8_t> elf(64 + 56, 0);
   const auto put = [&](size_t at, uint64_t value, size_t size) { std::memcpy(elf.data() + at, &value, size); };
-  std::memcpy(elf.data(), "\x7f"
-                          "ELF\x02\x01\x01", 7);
+  std::memcpy(elf.data(),
+              "\x7f"
+              "ELF\x02\x01\x01",
+              7);
   put(16, 4, 2), put(18, 62, 2), put(20, 1, 4), put(32, 64, 8), put(52, 64, 2), put(54, 56, 2), put(56, 1, 2);
-  put(64, 1, 4), put(68, 7, 4), put(72, 120, 8), put(80, kernel.base, 8), put(96, kernel.code.size(), 8), put(104, kernel.code.size(), 8), put(112, 4096, 8);
+  put(64, 1, 4), put(68, 7, 4), put(72, 120, 8), put(80, kernel.base, 8), put(96, kernel.code.size(), 8), put(104, kernel.code.size(), 8),
+      put(112, 4096, 8);
   elf.insert(elf.end(), kernel.code.begin(), kernel.code.end());
   std::ofstream(dir / "kcore", std::ios::binary).write(reinterpret_cast<const char*>(elf.data()), static_cast<std::streamsize>(elf.size()));
   std::ofstream names(dir / "kallsyms");
@@ -388,14 +398,16 @@ void write_host(const fs::path& dir, const HostKernel& kernel, const std::vector
     return made;
   };
   perfio::MmapRecord map;
-  map.pid = -1, map.tid = 0, map.addr = map.file_offset_bytes = kernel.base, map.size_bytes = 0x1000, map.path = "[kernel.kallsyms]_text", map.kernel = true;
+  map.pid = -1, map.tid = 0, map.addr = map.file_offset_bytes = kernel.base, map.size_bytes = 0x1000, map.path = "[kernel.kallsyms]_text",
+  map.kernel = true;
   check(writer.add_mmap(map, context(kDummyAttr, 0, 0, 0, 0, perfio::kMiscKernel)));
   const auto name = [&](int32_t pid, int32_t tid, const std::string& comm) {
     check(writer.add(perfio::CommRecord{pid, tid, comm, false}, context(kDummyAttr, 0, pid, tid, 0, 0)));
   };
   for (size_t g = 0; g < guests.size(); ++g) {
     name(pid_of(g), pid_of(g), "qemu-system-x86");
-    for (size_t vcpu = 0; vcpu < guests[g].aux.size(); ++vcpu) name(pid_of(g), tid_of(g, static_cast<int>(vcpu)), "CPU " + std::to_string(vcpu) + "/KVM");
+    for (size_t vcpu = 0; vcpu < guests[g].aux.size(); ++vcpu)
+      name(pid_of(g), tid_of(g, static_cast<int>(vcpu)), "CPU " + std::to_string(vcpu) + "/KVM");
   }
   check(writer.add_finished_init());
   check(writer.add_finished_round());
@@ -503,7 +515,8 @@ int run(int argc, char** argv) {
     constexpr size_t kSlices = 6;
     for (size_t slice = 0; slice < kSlices; ++slice) {
       const size_t g = slice % guests.size();
-      const uint64_t from = slice == 0 ? 0 : times[times.size() * slice / kSlices], to = slice + 1 == kSlices ? ~0ULL : times[times.size() * (slice + 1) / kSlices];
+      const uint64_t from = slice == 0 ? 0 : times[times.size() * slice / kSlices],
+                     to = slice + 1 == kSlices ? ~0ULL : times[times.size() * (slice + 1) / kSlices];
       cpu.threads.emplace_back(time_of(guests[g], slice == 0 ? times.front() : from) - 1000, tid_of(g, vcpu));
       if (slice != 0) mixer.switch_thread();
       mixer.run(Bytes(guests[g].aux.at(vcpu)), 0x1000 * (1 + static_cast<uint64_t>(tid_of(g, vcpu))), from, to);

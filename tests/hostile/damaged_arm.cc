@@ -116,13 +116,14 @@ void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std:
   const std::string buffer = only_buffer(members["trace.ini"]);
   for (const auto& member : members) {
     const std::string& name = member.first;
-    each_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, DamagedRange range) {
-      CaseGuard guard(what);
-      copy.write(name, damaged);
-      const PlacedStreams got = open(copy.path(), what, findings);
-      guard.end(findings);
-      if (name == buffer) expect_same_before(base, got, range.first, what, findings);
-    });
+    each_damage(dir + "/" + name, member.second, plan,
+                [&](const std::string& what, const std::vector<std::byte>& damaged, DamagedRange range) {
+                  CaseGuard guard(what);
+                  copy.write(name, damaged);
+                  const PlacedStreams got = open(copy.path(), what, findings);
+                  guard.end(findings);
+                  if (name == buffer) expect_same_before(base, got, range.first, what, findings);
+                });
     copy.write(name, member.second);
   }
 }
@@ -140,7 +141,8 @@ void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte
     const PlacedStreams got = open(copy / "data", what, findings);
     guard.end(findings);
     // A cut removes the sideband after it, which decides how the trace is read.
-    if (payload != 0 && range.first > payload && damaged.size() == file.size()) expect_same_before(base, got, range.first - payload, what, findings);
+    if (payload != 0 && range.first > payload && damaged.size() == file.size())
+      expect_same_before(base, got, range.first - payload, what, findings);
   });
 }
 

@@ -2,8 +2,8 @@
 #include <array>
 #include <string_view>
 
-#include "ptdecode/bundle.h"
 #include "perfio/zstd_stream.h"
+#include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_events.h"
 #include "recording/bundle/bundle_wire.h"
@@ -19,7 +19,8 @@ constexpr uint64_t kFileBytes = 1U << 20;
 /// Sizes of lists: below the limit of the container, so that only the limit of lists refuses them, and above it.
 constexpr std::array<uint64_t, 2> kListBytes = {56U << 20, 200U << 20};
 
-/// A part of a bundle that has nothing but one list (docs/FORMAT.md): what comes before the number of its items, an item, and what comes after.
+/// A part of a bundle that has nothing but one list (docs/FORMAT.md): what comes before the number of its items, an item, and what comes
+/// after.
 struct TinyList {
   const char* name;
   std::string_view type;
@@ -140,7 +141,8 @@ void check_tiny_items(const std::string& bundle, std::vector<std::string>& findi
   if (status.ok()) status = (*writer)->finish();
   const auto written = read_file(dir / "long");
   const auto read = status.ok() && written ? read_bundle_chunks(*written, "long") : Result<BundleChunks>(status.error());
-  if (!read.ok() || read->size() != chunks->size()) findings.push_back("a bundle that compresses well is not read as written: " + (read.ok() ? "" : read.error().message));
+  if (!read.ok() || read->size() != chunks->size())
+    findings.push_back("a bundle that compresses well is not read as written: " + (read.ok() ? "" : read.error().message));
 }
 
 }  // namespace ptd::test

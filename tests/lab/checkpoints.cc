@@ -31,8 +31,9 @@ class Checkpoints {
   void checkpoint() {
     if (insns_ == told_) return;
     told_ = insns_;
-    (void)std::fprintf(out_, "%llu %016llx %016llx %llx %llu\n", static_cast<unsigned long long>(insns_), static_cast<unsigned long long>(ip_hash_),
-                       static_cast<unsigned long long>(byte_hash_), static_cast<unsigned long long>(last_ip_), static_cast<unsigned long long>(tsc_));
+    (void)std::fprintf(out_, "%llu %016llx %016llx %llx %llu\n", static_cast<unsigned long long>(insns_),
+                       static_cast<unsigned long long>(ip_hash_), static_cast<unsigned long long>(byte_hash_),
+                       static_cast<unsigned long long>(last_ip_), static_cast<unsigned long long>(tsc_));
   }
 
  private:

@@ -1,6 +1,6 @@
-// `lab_finish GUEST TRACE OUT`: joins what the guest recorded (GUEST/recording, and announcements that perf recorded: GUEST/announced.data) with what the plugin wrote (TRACE/cpuN.pt, cpuN.truth,
-// summary) into a recording OUT/recording with AUX data, and makes of the ground truth checkpoints OUT/truth.cpuN.txt and complete files
-// OUT/truth.cpuN.ptt.
+// `lab_finish GUEST TRACE OUT`: joins what the guest recorded (GUEST/recording, and announcements that perf recorded: GUEST/announced.data)
+// with what the plugin wrote (TRACE/cpuN.pt, cpuN.truth, summary) into a recording OUT/recording with AUX data, and makes of the ground
+// truth checkpoints OUT/truth.cpuN.txt and complete files OUT/truth.cpuN.ptt.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -113,7 +113,8 @@ Result<std::vector<Announced>> read_announced(const std::string& path) {
   return samples;
 }
 
-/// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time, and announcements, whose event is the last one.
+/// Copies the guest's records in order of time, with an AUX record at the end of each chunk's time, and announcements, whose event is the
+/// last one.
 class Joiner {
  public:
   Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<Chunk> chunks, std::vector<Announced> announced)

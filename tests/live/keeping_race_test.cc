@@ -42,9 +42,7 @@ Result<std::unique_ptr<CodeSaver>> CodeSaver::begin(const std::string& recording
   return std::unique_ptr<CodeSaver>(new CodeSaver(nullptr, recording, options));
 }
 Result<std::unique_ptr<CodeSaver>> CodeSaver::heir() const { return Error{}; }
-CodeSaver::Interest CodeSaver::interest_in(const perfio::MmapRecord& map) {
-  return map.path.empty() ? Interest::covers : Interest::bytes;
-}
+CodeSaver::Interest CodeSaver::interest_in(const perfio::MmapRecord& map) { return map.path.empty() ? Interest::covers : Interest::bytes; }
 void CodeSaver::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.path == kSlow) hold_up();
   if (map.path == kTooMuch) throw std::bad_alloc();

@@ -68,7 +68,8 @@ PsbPlus read_psb_plus(Bytes bytes, uint64_t at) {
 
 class Laboratory {
  public:
-  Laboratory(const Recording& recording, uint32_t stream) : recording_(recording), stream_(stream), starts_(recording.segment_starts(stream)) {}
+  Laboratory(const Recording& recording, uint32_t stream)
+      : recording_(recording), stream_(stream), starts_(recording.segment_starts(stream)) {}
 
   [[nodiscard]] size_t segments() const { return starts_.size(); }
   /// Returns false if the segments are not all contiguous, or there are too few.
@@ -149,7 +150,8 @@ std::vector<Found> find_packets(const Window& window, size_t segment, bool tnt) 
   std::vector<Found> found;
   pt::PacketReader reader(window.bytes, window.psbs[segment]);
   pt::Packet packet;
-  for (uint64_t at = reader.offset(); at < window.psbs[segment + 1] && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) {
+  for (uint64_t at = reader.offset(); at < window.psbs[segment + 1] && reader.next(packet) == pt::PacketReader::Status::ok;
+       at = reader.offset()) {
     const bool is_tnt = packet.kind == pt::PacketKind::tnt_short || packet.kind == pt::PacketKind::tnt_long;
     if (tnt ? is_tnt : packet.kind == pt::PacketKind::tip) found.emplace_back(at, packet.size_bytes);
   }
@@ -178,7 +180,8 @@ std::vector<uint64_t> packet_starts(const Window& window, size_t segment) {
   std::vector<uint64_t> starts;
   pt::PacketReader reader(window.bytes, window.psbs[segment]);
   pt::Packet packet;
-  for (uint64_t at = reader.offset(); at < window.psbs[segment + 1] && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset())
+  for (uint64_t at = reader.offset(); at < window.psbs[segment + 1] && reader.next(packet) == pt::PacketReader::Status::ok;
+       at = reader.offset())
     starts.push_back(at);
   starts.push_back(window.psbs[segment + 1]);
   return starts;
@@ -202,7 +205,8 @@ void insert_again(Window& window, uint64_t first, uint64_t size) {
 }
 
 void erase(Window& window, uint64_t first, uint64_t size) {
-  window.bytes.erase(window.bytes.begin() + static_cast<std::ptrdiff_t>(first), window.bytes.begin() + static_cast<std::ptrdiff_t>(first + size));
+  window.bytes.erase(window.bytes.begin() + static_cast<std::ptrdiff_t>(first),
+                     window.bytes.begin() + static_cast<std::ptrdiff_t>(first + size));
   for (uint64_t& psb : window.psbs) psb -= psb > first ? size : 0;
 }
 
@@ -377,8 +381,8 @@ int main(int argc, char** argv) {
   for (const std::string& kind : words_of(arguments.kinds)) {
     Tally tally = try_kind(kind, arguments, laboratories);
     std::sort(tally.sizes.begin(), tally.sizes.end());
-    std::printf("%-14s trials %llu: right %llu, marked %llu, silent %llu (median %llu, most %llu instructions)\n",
-                kind.c_str(), static_cast<unsigned long long>(tally.trials), static_cast<unsigned long long>(tally.right),
+    std::printf("%-14s trials %llu: right %llu, marked %llu, silent %llu (median %llu, most %llu instructions)\n", kind.c_str(),
+                static_cast<unsigned long long>(tally.trials), static_cast<unsigned long long>(tally.right),
                 static_cast<unsigned long long>(tally.marked), static_cast<unsigned long long>(tally.silent),
                 static_cast<unsigned long long>(tally.sizes.empty() ? 0 : tally.sizes[tally.sizes.size() / 2]),
                 static_cast<unsigned long long>(tally.sizes.empty() ? 0 : tally.sizes.back()));

@@ -77,9 +77,7 @@ int run_pttc(const std::string& pttc, const PttRun& run, const fs::path& dir) {
   return WEXITSTATUS(status);
 }
 
-Bytes from(const std::vector<std::byte>& bytes, uint64_t offset) {
-  return Bytes(bytes).subspan(std::min<uint64_t>(offset, bytes.size()));
-}
+Bytes from(const std::vector<std::byte>& bytes, uint64_t offset) { return Bytes(bytes).subspan(std::min<uint64_t>(offset, bytes.size())); }
 
 // The test's ptxed option `--raw FILE:OFFSET:ADDRESS`: a second section over the code at its org.
 void add_raw(const PttRun& run, const std::vector<std::byte>& bytes, test::SparseMemory& code) {

@@ -12,11 +12,11 @@ namespace ptd::ptt {
 
 /// One test for one processor.
 struct PttRun {
-  std::string test;       ///< name of the .ptt file without its ending
-  std::string cpu;        ///< in the format of pttc and ptxed, "6/94"; empty: no processor
-  std::string path;       ///< of the .ptt file
-  std::string options;    ///< the test's options for ptxed
-  uint64_t code_ip = 0;   ///< where the code is loaded
+  std::string test;      ///< name of the .ptt file without its ending
+  std::string cpu;       ///< in the format of pttc and ptxed, "6/94"; empty: no processor
+  std::string path;      ///< of the .ptt file
+  std::string options;   ///< the test's options for ptxed
+  uint64_t code_ip = 0;  ///< where the code is loaded
   [[nodiscard]] std::string name() const { return cpu.empty() ? test : test + " on " + cpu; }
   /// Returns whether the test has this ptxed option.
   [[nodiscard]] bool has(const std::string& option) const;

@@ -153,6 +153,7 @@ int main(int argc, char** argv) {
     testing::RegisterTest("Ptt", "TableOfDifferences", nullptr, nullptr, __FILE__, __LINE__,
                           [runs]() -> testing::Test* { return new TableTest(runs); });
   }
-  if (runs.empty()) testing::RegisterTest("Ptt", "NoSuite", nullptr, nullptr, __FILE__, __LINE__, [why]() -> testing::Test* { return new NoSuite(why); });
+  if (runs.empty())
+    testing::RegisterTest("Ptt", "NoSuite", nullptr, nullptr, __FILE__, __LINE__, [why]() -> testing::Test* { return new NoSuite(why); });
   return RUN_ALL_TESTS();
 }

@@ -543,8 +543,7 @@ TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
     return (random >> 33) % end;
   };
   for (size_t i = 0; i < 2000; ++i) {
-    CodeSaver::Cover cover = {kNobody + static_cast<int32_t>(below(2)), below(200) * kPage, (1 + below(8)) * kPage,
-                               1 + i / 4 + below(100)};
+    CodeSaver::Cover cover = {kNobody + static_cast<int32_t>(below(2)), below(200) * kPage, (1 + below(8)) * kPage, 1 + i / 4 + below(100)};
     if (below(3) == 0) {
       saver_->on_cover(cover);
     } else {

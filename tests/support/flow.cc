@@ -38,13 +38,15 @@ void FlowCollector::add_block(const Block& block, const BlockTable& table) {
 void FlowCollector::add(const Batch& batch, const BlockTable& table) {
   size_t event = 0, gap = 0, mark = 0;
   for (size_t i = 0; i <= batch.blocks.size() && !lost_; ++i) {
-    const uint64_t gap_at = gap < batch.gaps.size() && batch.gaps[gap].before_block <= i ? batch.gaps[gap].stream_offset_bytes : ~uint64_t{0};
+    const uint64_t gap_at =
+        gap < batch.gaps.size() && batch.gaps[gap].before_block <= i ? batch.gaps[gap].stream_offset_bytes : ~uint64_t{0};
     const bool stops = after_gap_ == AfterGap::nothing && gap_at != ~uint64_t{0} && batch.gaps[gap].reason != GapReason::overflow &&
                        batch.gaps[gap].reason != GapReason::aux_lost;
     for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) {
       if (stops && batch.events[event].stream_offset_bytes >= gap_at) break;
       PlacedEvent placed{flow_.instructions, block_start_, batch.events[event]};
-      if (placed.event.kind == EventKind::enabled && std::exchange(left_out_, false)) placed.event.flags &= static_cast<uint8_t>(~kEventResumed);
+      if (placed.event.kind == EventKind::enabled && std::exchange(left_out_, false))
+        placed.event.flags &= static_cast<uint8_t>(~kEventResumed);
       flow_.events.push_back(placed);
     }
     for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i && !lost_; ++gap) {

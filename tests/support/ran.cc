@@ -63,7 +63,8 @@ std::optional<size_t> first_wrong(const RanFlow& ours, const std::vector<Ran>& t
 void RanTally::add(const std::string& what, const RanFlow& ours, const std::vector<Ran>& truth, uint64_t patches) {
   if (const auto wrong = first_wrong(ours, truth)) {
     ++wrong_;
-    ADD_FAILURE() << what << ": unmarked instruction " << *wrong << " at " << std::hex << (*wrong < ours.insns.size() ? ours.insns[*wrong].ip : 0);
+    ADD_FAILURE() << what << ": unmarked instruction " << *wrong << " at " << std::hex
+                  << (*wrong < ours.insns.size() ? ours.insns[*wrong].ip : 0);
   }
   instructions_ += truth.size();
   certain_ += static_cast<uint64_t>(std::ranges::count(ours.marked, false));
@@ -78,7 +79,8 @@ void RanTally::finish(uint64_t traces, double least_certain, double most_gaps) c
     EXPECT_GT(static_cast<double>(certain_), least_certain * static_cast<double>(instructions_));
     EXPECT_LT(static_cast<double>(gaps_), most_gaps * static_cast<double>(traces));
   }
-  for (const auto& [name, value] : {std::pair("wrong", wrong_), std::pair("instructions", instructions_), std::pair("certain", certain_), std::pair("gaps", gaps_)}) {
+  for (const auto& [name, value] :
+       {std::pair("wrong", wrong_), std::pair("instructions", instructions_), std::pair("certain", certain_), std::pair("gaps", gaps_)}) {
     testing::Test::RecordProperty(name, std::to_string(value));
   }
 }

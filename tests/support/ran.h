@@ -28,8 +28,8 @@ struct RanFlow {
 /// Appends the blocks and gaps of a batch. A64 or x86.
 void add_batch(const Batch& batch, const BlockTable& table, RanFlow& out);
 
-/// Returns the first unmarked instruction that cannot be what ran: stretches of unmarked flow must be in the truth, in order, and at its ends
-/// if nothing before or after them is marked or lost.
+/// Returns the first unmarked instruction that cannot be what ran: stretches of unmarked flow must be in the truth, in order, and at its
+/// ends if nothing before or after them is marked or lost.
 [[nodiscard]] std::optional<size_t> first_wrong(const RanFlow& ours, const std::vector<Ran>& truth);
 
 /// The sums over several traces of patched code, which a test checks and records as properties.

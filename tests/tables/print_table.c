@@ -1,10 +1,9 @@
 /* Prints a table of a recording: a JSON object for each row, without its nulls. Usage: print_table RECORDING TABLE [COLUMN ...] */
 #include <inttypes.h>
+#include <ptdecode/ptdecode.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <ptdecode/ptdecode.h>
 
 static int has_bit(const void* bits, int64_t at) { return bits == NULL || (((const uint8_t*)bits)[at / 8] >> (at % 8) & 1) != 0; }
 
@@ -33,13 +32,26 @@ static void print_value(const struct ArrowSchema* schema, const struct ArrowArra
     return;
   }
   switch (schema->format[0]) {
-    case 'l': printf("%" PRId64, ((const int64_t*)values)[at]); return;
-    case 'L': printf("%" PRIu64, ((const uint64_t*)values)[at]); return;
-    case 'i': printf("%" PRId32, ((const int32_t*)values)[at]); return;
-    case 'I': printf("%" PRIu32, ((const uint32_t*)values)[at]); return;
-    case 'b': fputs(has_bit(values, at) ? "true" : "false", stdout); return;
-    case 'u': print_text(array, at - array->offset); return;
-    default: exit(3);
+    case 'l':
+      printf("%" PRId64, ((const int64_t*)values)[at]);
+      return;
+    case 'L':
+      printf("%" PRIu64, ((const uint64_t*)values)[at]);
+      return;
+    case 'i':
+      printf("%" PRId32, ((const int32_t*)values)[at]);
+      return;
+    case 'I':
+      printf("%" PRIu32, ((const uint32_t*)values)[at]);
+      return;
+    case 'b':
+      fputs(has_bit(values, at) ? "true" : "false", stdout);
+      return;
+    case 'u':
+      print_text(array, at - array->offset);
+      return;
+    default:
+      exit(3);
   }
 }
 

@@ -22,8 +22,8 @@ constexpr size_t kLeastCapacity = 1024;
 
 /// Whether the nodes of a row give the value, with write_node_rows().
 [[nodiscard]] bool is_of_node(BranchColumn id) {
-  constexpr std::array kColumns = {BranchColumn::flags, BranchColumn::ip, BranchColumn::symbol, BranchColumn::to, BranchColumn::to_symbol,
-                                   BranchColumn::instructions};
+  constexpr std::array kColumns = {BranchColumn::flags, BranchColumn::ip,        BranchColumn::symbol,
+                                   BranchColumn::to,    BranchColumn::to_symbol, BranchColumn::instructions};
   return std::find(kColumns.begin(), kColumns.end(), id) != kColumns.end();
 }
 
@@ -79,7 +79,8 @@ void BranchBatch::begin() {
   reserve(std::min(most_rows_, std::max(last_rows_, kLeastCapacity)));
 }
 
-/// Makes the columns that are written before finish() at least so long, and longer by the rows that write_node_rows() writes after the last one.
+/// Makes the columns that are written before finish() at least so long, and longer by the rows that write_node_rows() writes after the last
+/// one.
 void BranchBatch::reserve(size_t rows) {
   if (rows + kRowsAtOnce <= capacity_) return;
   const size_t larger = std::min(most_rows_, std::max(rows, 2 * capacity_)) + kRowsAtOnce;
@@ -136,7 +137,8 @@ void BranchBatch::add_piece(const RowContext& at, const BranchBlocks& piece, Bra
 /// Where the values of a column go on.
 template <typename T>
 T* BranchBatch::next_of(BranchColumn id) {
-  return has(id) && (has_symbols_ || !is_symbol(id)) ? next_of<T>(*output_of_[static_cast<size_t>(id)]) : reinterpret_cast<T*>(unwanted_.data());
+  return has(id) && (has_symbols_ || !is_symbol(id)) ? next_of<T>(*output_of_[static_cast<size_t>(id)])
+                                                     : reinterpret_cast<T*>(unwanted_.data());
 }
 
 NodeColumns BranchBatch::node_columns() {

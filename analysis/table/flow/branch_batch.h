@@ -17,7 +17,24 @@
 namespace ptd {
 
 enum class BranchColumn : uint8_t {
-  time_ns, stream, cpu, pid, tid, space, comm, flags, ip, symbol, offset, module, to, to_symbol, to_offset, to_module, instructions, marks
+  time_ns,
+  stream,
+  cpu,
+  pid,
+  tid,
+  space,
+  comm,
+  flags,
+  ip,
+  symbol,
+  offset,
+  module,
+  to,
+  to_symbol,
+  to_offset,
+  to_module,
+  instructions,
+  marks
 };
 /// In the order of BranchColumn.
 inline constexpr std::array<ColumnChoice, 18> kBranchColumns = {{
@@ -47,8 +64,8 @@ struct BranchBlocks {
   uint32_t instructions = 0;  ///< between the last branch and the first block
 };
 
-/// Writes rows to the wanted columns, without an array of rows in between. Columns with one value for all rows of a context are written when the
-/// batch is complete. Not thread-safe.
+/// Writes rows to the wanted columns, without an array of rows in between. Columns with one value for all rows of a context are written
+/// when the batch is complete. Not thread-safe.
 class BranchBatch {
  public:
   /// `chosen`: indexes of BranchColumn. `names` must outlive it.
@@ -91,7 +108,9 @@ class BranchBatch {
   template <typename T>
   [[nodiscard]] T* next_of(BranchColumn id);
   [[nodiscard]] bool has(BranchColumn id) const { return output_of_[static_cast<size_t>(id)] != nullptr; }
-  [[nodiscard]] Column& column_of(BranchColumn id) { return batch_.columns[static_cast<size_t>(output_of_[static_cast<size_t>(id)] - outputs_.data())]; }
+  [[nodiscard]] Column& column_of(BranchColumn id) {
+    return batch_.columns[static_cast<size_t>(output_of_[static_cast<size_t>(id)] - outputs_.data())];
+  }
   void reserve(size_t rows);
   void mark_rows(uint16_t block_flags);
   void add_piece(const RowContext& at, const BranchBlocks& piece, BranchFlow& flow, BranchNodes& nodes);
@@ -113,9 +132,9 @@ class BranchBatch {
   std::vector<Output*> row_outputs_;   // one for each column in which rows of one context may differ
   std::vector<Output*> rare_outputs_;  // of these, the ones that fill_rare() writes
   std::array<Output*, kBranchColumns.size()> output_of_{};
-  CondensedBlocks condensed_;  // of a piece of a run
+  CondensedBlocks condensed_;                                   // of a piece of a run
   std::array<uint8_t, kPiece / kRowsAtOnce> nulls_, to_nulls_;  // a bit for each of its rows without a symbol
-  std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;  // takes the values of columns that are not wanted
+  std::array<uint64_t, kPiece + kRowsAtOnce> unwanted_;         // takes the values of columns that are not wanted
   std::vector<Group> groups_;
   bool has_symbols_ = true;  // else all symbols of the batch are null, and not written
   RowBatch batch_;

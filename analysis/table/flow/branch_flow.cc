@@ -66,7 +66,8 @@ BranchRun& BranchFlow::run() {
   if (in_run()) return runs_.back();
   new_context_ = false;
   order_ = std::max(order_, time_);
-  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, blocks_.size(), 0, specials_.size(), 0, instructions_, segment_});
+  return runs_.emplace_back(
+      BranchRun{context_, time_, order_, std::nullopt, blocks_.size(), 0, specials_.size(), 0, instructions_, segment_});
 }
 
 /// The last branch has these ends.

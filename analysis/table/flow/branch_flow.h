@@ -35,12 +35,12 @@ struct SpecialBranch {
   BranchEnds ends;
 };
 
-/// Blocks in the same context, or one gap. A block is a branch if it is special or has BlockFlag::taken: then from its end to the beginning of
-/// the block after it. A run that is no gap has a branch at least.
+/// Blocks in the same context, or one gap. A block is a branch if it is special or has BlockFlag::taken: then from its end to the beginning
+/// of the block after it. A run that is no gap has a branch at least.
 struct BranchRun {
-  Mark context;           ///< of the branches; of a gap, the context in which the flow was lost
-  TimeNs time{};          ///< likeliest moment, kTimeMin: unknown
-  TimeNs order{};         ///< the same, but never less than that of the run before
+  Mark context;    ///< of the branches; of a gap, the context in which the flow was lost
+  TimeNs time{};   ///< likeliest moment, kTimeMin: unknown
+  TimeNs order{};  ///< the same, but never less than that of the run before
   std::optional<Gap> gap;
   size_t first = 0, count = 0;                  ///< see BranchFlow::blocks()
   size_t first_special = 0, special_count = 0;  ///< see BranchFlow::specials()
@@ -48,8 +48,9 @@ struct BranchRun {
   uint64_t segment = 0;                         ///< stream offset of the segment in which it begins, which it does not leave
 };
 
-/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Runs hold
-/// blocks, because a branch would be larger than its blocks, and the columns of a table are made from blocks in one pass. Not thread-safe.
+/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Runs
+/// hold blocks, because a branch would be larger than its blocks, and the columns of a table are made from blocks in one pass. Not
+/// thread-safe.
 class BranchFlow {
  public:
   /// What a branch needs of its block.
@@ -72,8 +73,8 @@ class BranchFlow {
   }
   /// BranchKind::flags of BranchEnds::kind; static.
   [[nodiscard]] const char* kind(uint8_t kind) const { return kinds_[kind]; }
-  /// The block of a special branch that is no instruction has the node kNoNode. If the last block is a branch and not special, the block that it
-  /// goes to follows in memory.
+  /// The block of a special branch that is no instruction has the node kNoNode. If the last block is a branch and not special, the block
+  /// that it goes to follows in memory.
   [[nodiscard]] std::span<const Block> blocks(const BranchRun& run) const { return std::span(blocks_).subspan(run.first, run.count); }
   /// In the order of the blocks.
   [[nodiscard]] std::span<const SpecialBranch> specials(const BranchRun& run) const {
@@ -126,14 +127,14 @@ class BranchFlow {
   std::vector<Block, RoomFor<Block>> blocks_;
   std::vector<SpecialBranch> specials_;
   std::vector<BranchRun> runs_;
-  size_t given_ = 0;        // runs that next() returned
-  bool open_ = false;       // the last branch's target is not known yet
-  bool new_context_ = true; // since the last run
+  size_t given_ = 0;                 // runs that next() returned
+  bool open_ = false;                // the last branch's target is not known yet
+  bool new_context_ = true;          // since the last run
   uint64_t segment_ = ~uint64_t{0};  // of the last item
   Mark context_;
   TimeNs time_{}, order_{};
   uint32_t instructions_ = 0;  // since the last branch
-  bool flowing_ = false;  // the flow goes on from the last block
+  bool flowing_ = false;       // the flow goes on from the last block
 };
 
 }  // namespace ptd

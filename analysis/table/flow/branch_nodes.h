@@ -14,8 +14,8 @@
 
 namespace ptd {
 
-/// Remembers the symbols of each block, so that a row does not search for its address. They belong to an epoch: a space, and a time in which
-/// all symbols of the epoch are valid. Not thread-safe.
+/// Remembers the symbols of each block, so that a row does not search for its address. They belong to an epoch: a space, and a time in
+/// which all symbols of the epoch are valid. Not thread-safe.
 class BranchNodes {
  public:
   /// An end of a branch. Of 16 bytes, so that the columns of four ends are made by shuffling four vectors.
@@ -37,7 +37,8 @@ class BranchNodes {
   /// `with_symbols`: else nodes have none.
   explicit BranchNodes(bool with_symbols) : with_symbols_(with_symbols) {}
 
-  /// Turns to a context and returns the tag of its epoch, with the kind 0. Nodes of another epoch must be added before their values are used.
+  /// Turns to a context and returns the tag of its epoch, with the kind 0. Nodes of another epoch must be added before their values are
+  /// used.
   [[nodiscard]] uint32_t enter(const RowContext& at) {
     if (with_symbols_ && (epochs_[current_].space != at.space || !epochs_[current_].valid.contains(at.time))) change(at.space, at.time);
     return epochs_[current_].id << kKindBits;

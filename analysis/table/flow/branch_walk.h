@@ -12,8 +12,8 @@
 
 namespace ptd {
 
-/// Returns the next run of `flow`, of stream `stream`, with branches that are complete and wanted, and sets `context` to its context; null: there is none
-/// now.
+/// Returns the next run of `flow`, of stream `stream`, with branches that are complete and wanted, and sets `context` to its context; null:
+/// there is none now.
 [[nodiscard]] inline const BranchRun* next_run(const FlowWalk& walk, uint32_t stream, BranchFlow& flow, RowContext& context) {
   while (const BranchRun* const run = flow.next()) {
     if (run->count == 0 || !walk.owns(run->segment)) continue;
@@ -27,7 +27,8 @@ namespace ptd {
 class BranchWalk {
  public:
   /// `walk` must outlive it and is used by nothing else. `on_end`: called with each stream that has given its last run.
-  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end) : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {
+  BranchWalk(FlowWalk& walk, size_t streams, std::function<void(uint32_t stream)> on_end)
+      : walk_(walk), flows_(streams), on_end_(std::move(on_end)) {
     walk_.set_past_end([this](uint32_t stream, uint64_t segment) { return flows_[stream].is_open_before(segment); });
   }
   BranchWalk(const BranchWalk&) = delete;

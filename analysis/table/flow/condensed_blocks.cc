@@ -15,8 +15,8 @@ static_assert(static_cast<uint32_t>(BlockFlag::taken) == 1 && std::bit_cast<uint
 constexpr uint64_t kInstructions = 0x0000'ffff'0000'0000;  // of a block
 constexpr unsigned kFlagsShift = 48;
 
-/// State of the loops, which have no jumps that depend on what was taken, because a processor predicts those badly: each block is written as a
-/// row, and the next one overwrites it if it was not taken.
+/// State of the loops, which have no jumps that depend on what was taken, because a processor predicts those badly: each block is written
+/// as a row, and the next one overwrites it if it was not taken.
 struct Condensing {
   uint64_t* branches;
   size_t row = 0;

@@ -56,16 +56,20 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
   Columns context_columns() {
     const auto dated = [](const Row& row) { return row.at.time != kTimeMin; };
     Columns columns;
-    columns.push_back(optional_column<Row, int64_t>("time_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; }, dated));
-    columns.push_back(value_column<Row, uint32_t>("stream", ColumnType::uint32, [](const Row& row) { return row.at.stream; }, false));
-    columns.push_back(optional_column<Row, int32_t>("cpu", ColumnType::int32, [](const Row& row) { return row.at.cpu; },
-                                                    [](const Row& row) { return row.at.cpu >= 0; }));
-    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, [](const Row& row) { return row.at.pid; },
-                                                    [](const Row& row) { return row.at.pid >= 0; }));
-    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.at.tid; },
-                                                    [](const Row& row) { return row.at.tid >= 0; }));
-    columns.push_back(value_column<Row, uint32_t>("space", ColumnType::uint32, [](const Row& row) { return row.at.space.value; }, false));
-    columns.push_back(name_column<Row>("comm", names_.comms, [this](const Row& row) { return names_.comm(row.at.tid, row.at.time); }, false));
+    columns.push_back(optional_column<Row, int64_t>(
+        "time_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; }, dated));
+    columns.push_back(value_column<Row, uint32_t>(
+        "stream", ColumnType::uint32, [](const Row& row) { return row.at.stream; }, false));
+    columns.push_back(optional_column<Row, int32_t>(
+        "cpu", ColumnType::int32, [](const Row& row) { return row.at.cpu; }, [](const Row& row) { return row.at.cpu >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>(
+        "pid", ColumnType::int32, [](const Row& row) { return row.at.pid; }, [](const Row& row) { return row.at.pid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>(
+        "tid", ColumnType::int32, [](const Row& row) { return row.at.tid; }, [](const Row& row) { return row.at.tid >= 0; }));
+    columns.push_back(value_column<Row, uint32_t>(
+        "space", ColumnType::uint32, [](const Row& row) { return row.at.space.value; }, false));
+    columns.push_back(name_column<Row>(
+        "comm", names_.comms, [this](const Row& row) { return names_.comm(row.at.tid, row.at.time); }, false));
     for (RowColumn<Row>& column : columns) column.same_in_group = true;
     return columns;
   }
@@ -77,24 +81,30 @@ class FlowTable : public RowTable<Row>, private UnitPass::Consumer {
     };
     const auto symbol = [this, get, has](const Row& row) { return has(row) ? names_.symbol(row.at.space, get(row), row.at.time) : -1; };
     columns.push_back(name_column<Row>(titles[0], names_.symbols, symbol, by_default));
-    columns.push_back(optional_column<Row, uint64_t>(titles[1], ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
-                                                     [find](const Row& row) { return find(row).symbol >= 0; }, false));
-    columns.push_back(name_column<Row>(titles[2], names_.modules, [find](const Row& row) { return find(row).module; }, false));
+    columns.push_back(optional_column<Row, uint64_t>(
+        titles[1], ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
+        [find](const Row& row) { return find(row).symbol >= 0; }, false));
+    columns.push_back(name_column<Row>(
+        titles[2], names_.modules, [find](const Row& row) { return find(row).module; }, false));
   }
   template <typename Get, typename Has>
   void add_address(Columns& columns, std::string_view title, const Get& get, const Has& has) {
-    columns.push_back(optional_column<Row, uint64_t>(title, ColumnType::uint64, [get](const Row& row) { return get(row).value; }, has));
+    columns.push_back(optional_column<Row, uint64_t>(
+        title, ColumnType::uint64, [get](const Row& row) { return get(row).value; }, has));
   }
   /// The code that get(row) returns, on request.
   template <typename Get>
   void add_code(Columns& columns, std::array<std::string_view, 2> titles, const Get& get) {
-    columns.push_back(name_column<Row>(titles[0], codes_.codes, [get](const Row& row) { return get(row).code; }, false));
-    columns.push_back(optional_column<Row, uint64_t>(titles[1], ColumnType::uint64, [get](const Row& row) { return get(row).offset_bytes; },
-                                                     [get](const Row& row) { return get(row).code >= 0; }, false));
+    columns.push_back(name_column<Row>(
+        titles[0], codes_.codes, [get](const Row& row) { return get(row).code; }, false));
+    columns.push_back(optional_column<Row, uint64_t>(
+        titles[1], ColumnType::uint64, [get](const Row& row) { return get(row).offset_bytes; },
+        [get](const Row& row) { return get(row).code >= 0; }, false));
   }
   /// Whether a column of code is wanted: rows of one address with different code are then apart.
   static bool asks_for_code(const TableRequest& request) {
-    return std::any_of(request.columns.begin(), request.columns.end(), [](const std::string& name) { return name.find("code") != std::string::npos; });
+    return std::any_of(request.columns.begin(), request.columns.end(),
+                       [](const std::string& name) { return name.find("code") != std::string::npos; });
   }
   /// "ambiguous suspect": what is uncertain about the code; null: nothing.
   template <typename Flags>
@@ -160,12 +170,13 @@ class BlocksTable : public FlowTable<BlockRow> {
     add_names(columns, {"symbol", "offset", "module"}, ip, always, true);
     columns.push_back(
         value_column<BlockRow, uint32_t>("instructions", ColumnType::uint32, [](const BlockRow& row) { return row.instructions; }));
-    columns.push_back(value_column<BlockRow, uint32_t>("size_bytes", ColumnType::uint32, [](const BlockRow& row) { return row.code.size(); }));
+    columns.push_back(
+        value_column<BlockRow, uint32_t>("size_bytes", ColumnType::uint32, [](const BlockRow& row) { return row.code.size(); }));
     columns.push_back(bool_column<BlockRow>("taken", [](const BlockRow& row) { return has(row.block_flags, BlockFlag::taken); }));
     columns.push_back(marks_column([](const BlockRow& row) { return row.block_flags; }));
-    columns.push_back(text_column<BlockRow>("bytes", ColumnType::binary, [](const BlockRow& row) {
-      return std::string_view(reinterpret_cast<const char*>(row.code.data()), row.code.size());
-    }, false));
+    columns.push_back(text_column<BlockRow>(
+        "bytes", ColumnType::binary,
+        [](const BlockRow& row) { return std::string_view(reinterpret_cast<const char*>(row.code.data()), row.code.size()); }, false));
     return choose(columns, request, "blocks");
   }
 
@@ -193,7 +204,8 @@ struct BlockCountRow {
 
 class BlockCountsTable : public FlowTable<BlockCountRow> {
  public:
-  BlockCountsTable(const Recording& recording, const TableRequest& request) : FlowTable(recording, request), nodes_(recording.streams().size()) {}
+  BlockCountsTable(const Recording& recording, const TableRequest& request)
+      : FlowTable(recording, request), nodes_(recording.streams().size()) {}
   Status init(const TableRequest& request) {
     using Row = BlockCountRow;
     const auto always = [](const Row&) { return true; };
@@ -208,8 +220,9 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
     columns.push_back(value_column<Row, uint32_t>("instructions", ColumnType::uint32, [](const Row& row) { return row.instructions; }));
     columns.push_back(value_column<Row, uint32_t>("size_bytes", ColumnType::uint32, [](const Row& row) { return row.size_bytes; }));
     columns.push_back(value_column<Row, uint64_t>("hash", ColumnType::uint64, [](const Row& row) { return row.hash; }));
-    columns.push_back(optional_column<Row, int64_t>("first_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; },
-                                                    [](const Row& row) { return row.at.time != kTimeMin; }));
+    columns.push_back(optional_column<Row, int64_t>(
+        "first_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; },
+        [](const Row& row) { return row.at.time != kTimeMin; }));
     add_code(columns, {"code", "code_offset"}, [](const Row& row) { return row.code; });
     return choose(columns, request, "block_counts");
   }
@@ -243,7 +256,8 @@ class BlockCountsTable : public FlowTable<BlockCountRow> {
     const TimeNs time = walk_.context().time;
     for (const Block& block : walk_.item().blocks()) {
       Known& known = nodes[block.node];
-      if (known.row == nullptr || known.row->instructions != block.instructions || !known.valid.contains(time)) known = row_of(table, block);
+      if (known.row == nullptr || known.row->instructions != block.instructions || !known.valid.contains(time))
+        known = row_of(table, block);
       ++known.row->count;
       known.row->at.time = earlier(known.row->at.time, time);
       if ((block.flags & kUncertainFlags) != 0) ++known.row->uncertain;
@@ -300,8 +314,7 @@ struct EdgeRow {
 
 class EdgesTable : public FlowTable<EdgeRow> {
  public:
-  EdgesTable(const Recording& recording, const TableRequest& request)
-      : FlowTable(recording, request), flows_(recording.streams().size()) {
+  EdgesTable(const Recording& recording, const TableRequest& request) : FlowTable(recording, request), flows_(recording.streams().size()) {
     if (!request.pass) walk_.set_past_end([this](uint32_t stream, uint64_t segment) { return flows_[stream].is_open_before(segment); });
   }
   Status init(const TableRequest& request) {
@@ -316,9 +329,11 @@ class EdgesTable : public FlowTable<EdgeRow> {
     add_names(columns, {"symbol", "offset", "module"}, from, always, true);
     columns.push_back(value_column<EdgeRow, uint64_t>("to", ColumnType::uint64, [](const EdgeRow& row) { return row.to.value; }));
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, always, true);
-    columns.push_back(optional_column<EdgeRow, int64_t>("first_ns", ColumnType::int64, [](const EdgeRow& row) { return row.at.time.value; },
-                                                        [](const EdgeRow& row) { return row.at.time != kTimeMin; }));
-    columns.push_back(value_column<EdgeRow, uint64_t>("uncertain", ColumnType::uint64, [](const EdgeRow& row) { return row.uncertain; }, false));
+    columns.push_back(optional_column<EdgeRow, int64_t>(
+        "first_ns", ColumnType::int64, [](const EdgeRow& row) { return row.at.time.value; },
+        [](const EdgeRow& row) { return row.at.time != kTimeMin; }));
+    columns.push_back(value_column<EdgeRow, uint64_t>(
+        "uncertain", ColumnType::uint64, [](const EdgeRow& row) { return row.uncertain; }, false));
     add_code(columns, {"code", "code_offset"}, [](const EdgeRow& row) { return row.code; });
     add_code(columns, {"to_code", "to_code_offset"}, [](const EdgeRow& row) { return row.to_code; });
     with_code_ = asks_for_code(request);
@@ -379,7 +394,8 @@ class EdgesTable : public FlowTable<EdgeRow> {
   void add(const RowContext& at, const BranchEnds& ends, int32_t kind, bool uncertain) {
     const SpaceId space = space_at(at.space, ends.from);
     Known& known = known_[Key{space.value, kind, ends.from.value, ends.to.value}];
-    if (known.edge == nullptr || !known.valid.contains(at.time)) [[unlikely]] look_up(known, at, ends, kind, space);
+    if (known.edge == nullptr || !known.valid.contains(at.time)) [[unlikely]]
+      look_up(known, at, ends, kind, space);
     ++known.edge->count;
     known.edge->at.time = earlier(known.edge->at.time, at.time);
     known.edge->uncertain += uncertain ? 1 : 0;
@@ -427,10 +443,11 @@ class EventsTable : public FlowTable<EventRow> {
     add_names(columns, {"symbol", "offset", "module"}, from, has_from, false);
     add_address(columns, "to", to, has_to);
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, false);
-    columns.push_back(value_column<EventRow, uint64_t>("payload", ColumnType::uint64, [](const EventRow& row) { return row.event.payload; }));
-    columns.push_back(value_column<EventRow, uint64_t>("aux", ColumnType::uint64, [](const EventRow& row) { return row.event.aux; }));
     columns.push_back(
-        value_column<EventRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const EventRow& row) { return row.event.stream_offset_bytes; }));
+        value_column<EventRow, uint64_t>("payload", ColumnType::uint64, [](const EventRow& row) { return row.event.payload; }));
+    columns.push_back(value_column<EventRow, uint64_t>("aux", ColumnType::uint64, [](const EventRow& row) { return row.event.aux; }));
+    columns.push_back(value_column<EventRow, uint64_t>("offset_bytes", ColumnType::uint64,
+                                                       [](const EventRow& row) { return row.event.stream_offset_bytes; }));
     return choose(columns, request, "events");
   }
 
@@ -463,7 +480,8 @@ class GapsTable : public FlowTable<GapRow> {
     add_names(columns, {"symbol", "offset", "module"}, ip, has_ip, true);
     columns.push_back(
         value_column<GapRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.stream_offset_bytes; }));
-    columns.push_back(value_column<GapRow, uint64_t>("lost_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.lost_bytes; }));
+    columns.push_back(
+        value_column<GapRow, uint64_t>("lost_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.lost_bytes; }));
     return choose(columns, request, "gaps");
   }
 

@@ -27,7 +27,9 @@ class FlowWalk {
   FlowWalk& operator=(const FlowWalk&) = delete;
 
   /// As RecordingCursor::set_on_batch().
-  void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) { cursor_.set_on_batch(on_batch); }
+  void set_on_batch(const std::function<void(const Batch&, const BlockTable&, const AuxSegment&)>& on_batch) {
+    cursor_.set_on_batch(on_batch);
+  }
   /// As RecordingCursor::set_past_end().
   void set_past_end(const std::function<bool(uint32_t stream, uint64_t segment)>& goes_on) { cursor_.set_past_end(goes_on); }
   /// As RecordingCursor::ended(). The tables of these streams are freed in the next call of next().

@@ -82,13 +82,14 @@ template <int kHalves>
   return static_cast<uint8_t>(_mm256_movemask_ps(_mm256_castsi256_ps(words)));
 }
 
-[[gnu::target("avx2")]] bool write_with_avx2(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks, const Node* nodes,
-                                             uint32_t epoch) {
+[[gnu::target("avx2")]] bool write_with_avx2(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks,
+                                             const Node* nodes, uint32_t epoch) {
   const __m256i epochs = _mm256_set1_epi32(static_cast<int32_t>(epoch)), kinds = _mm256_set1_epi32(kKinds), zero = _mm256_setzero_si256();
   __m256i other = zero;
   for (size_t row = 0; row < rows.rows(); row += kRowsAtOnce) {
     const Block *const b0 = blocks + rows.block(row), *const b1 = blocks + rows.block(row + 1), *const b2 = blocks + rows.block(row + 2);
-    const Block *const b3 = blocks + rows.block(row + 3), *const b4 = blocks + rows.block(row + 4), *const b5 = blocks + rows.block(row + 5);
+    const Block *const b3 = blocks + rows.block(row + 3), *const b4 = blocks + rows.block(row + 4),
+                       *const b5 = blocks + rows.block(row + 5);
     const Block *const b6 = blocks + rows.block(row + 6), *const b7 = blocks + rows.block(row + 7);
     const EightEnds from = transpose(pair(nodes[b0->node].from, nodes[b2->node].from), pair(nodes[b1->node].from, nodes[b3->node].from),
                                      pair(nodes[b4->node].from, nodes[b6->node].from), pair(nodes[b5->node].from, nodes[b7->node].from));
@@ -118,7 +119,8 @@ bool has_avx2() {
 
 }  // namespace
 
-bool write_node_rows_portably(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks, const Node* nodes, uint32_t epoch) {
+bool write_node_rows_portably(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks, const Node* nodes,
+                              uint32_t epoch) {
   Words other{};
   const auto epochs = Words{} + epoch, kinds = Words{} + kKinds;
   unsigned nulls = 0, to_nulls = 0;  // of the four rows before

@@ -18,10 +18,10 @@ struct NodeColumns {
   uint8_t *nulls, *to_nulls;  ///< a bit for each row without a symbol
 };
 
-/// Writes `rows`, and a few rows after them with any values. `blocks`: of the piece. False if a node is of another epoch than `epoch`: then it
-/// must be called again after BranchNodes::add().
-[[nodiscard]] bool write_node_rows(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks, const BranchNodes::Node* nodes,
-                                   uint32_t epoch);
+/// Writes `rows`, and a few rows after them with any values. `blocks`: of the piece. False if a node is of another epoch than `epoch`: then
+/// it must be called again after BranchNodes::add().
+[[nodiscard]] bool write_node_rows(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks,
+                                   const BranchNodes::Node* nodes, uint32_t epoch);
 /// Same, without the instructions that only some processors have.
 [[nodiscard]] bool write_node_rows_portably(const NodeColumns& columns, const CondensedBlocks& rows, const Block* blocks,
                                             const BranchNodes::Node* nodes, uint32_t epoch);

@@ -46,8 +46,10 @@ class UnitCallsTable : public RowTable<CallRow> {
 }  // namespace
 
 Result<std::unique_ptr<Table>> open_unit_table(const Recording& recording, std::string_view name, const TableRequest& request) {
-  if (request.pass == nullptr || name == "edges" || name == "block_counts" || name == "events" || name == "gaps") return std::unique_ptr<Table>();
-  if (name != "calls") return Error{ErrorCode::invalid_argument, "the table '" + std::string(name) + "' is not one that a unit makes with others", 0};
+  if (request.pass == nullptr || name == "edges" || name == "block_counts" || name == "events" || name == "gaps")
+    return std::unique_ptr<Table>();
+  if (name != "calls")
+    return Error{ErrorCode::invalid_argument, "the table '" + std::string(name) + "' is not one that a unit makes with others", 0};
   if (Status status = request.pass->follow_calls({}); !status) return status.error();
   return make_table<UnitCallsTable>(request, recording, request);
 }

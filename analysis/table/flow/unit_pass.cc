@@ -32,7 +32,8 @@ TableRequest UnitPass::walk_request() const {
 Status UnitPass::follow_calls(const std::string& path, bool all) {
   if (!steps_) {
     steps_ = std::make_unique<UnitSteps>(plan_, unit_);
-    walk_.set_on_batch([this](const Batch& batch, const BlockTable& blocks, const AuxSegment& segment) { steps_->take(batch, blocks, segment); });
+    walk_.set_on_batch(
+        [this](const Batch& batch, const BlockTable& blocks, const AuxSegment& segment) { steps_->take(batch, blocks, segment); });
   }
   return path.empty() ? Status() : steps_->write_to(path, all);
 }

@@ -14,9 +14,9 @@
 
 namespace ptd {
 
-/// Tables that share the decode are opened with TableRequest::pass before the first of them is read. Reading one of them decodes as much as it
-/// needs; rows of the others wait in memory. So the table with most rows, `calls`, is read first. Not thread-safe: of the pass and all its tables,
-/// one thread at a time may use or destroy one.
+/// Tables that share the decode are opened with TableRequest::pass before the first of them is read. Reading one of them decodes as much as
+/// it needs; rows of the others wait in memory. So the table with most rows, `calls`, is read first. Not thread-safe: of the pass and all
+/// its tables, one thread at a time may use or destroy one.
 class UnitPass {
  public:
   /// What takes part in the decode.
@@ -35,8 +35,8 @@ class UnitPass {
 
   /// Follows calls, and writes their steps as UnitSteps::write_to(), unless `path` is empty. Errors: those of StepFileWriter.
   [[nodiscard]] Status follow_calls(const std::string& path, bool all = false);
-  /// Decodes some more, with the callbacks of `reader`, the request of the table that is read. False: the flow is over, and the steps are written.
-  /// Errors: `cancelled`, after which another table can be read; those of files, which remain.
+  /// Decodes some more, with the callbacks of `reader`, the request of the table that is read. False: the flow is over, and the steps are
+  /// written. Errors: `cancelled`, after which another table can be read; those of files, which remain.
   [[nodiscard]] Result<bool> pump(const TableRequest& reader);
   void add(Consumer& consumer) { consumers_.push_back(&consumer); }
   void remove(const Consumer& consumer) { std::erase(consumers_, &consumer); }
@@ -61,13 +61,14 @@ class UnitPass {
 /// A table of a unit, by name. Of its request, the columns, the size of batches and the callbacks are used.
 using UnitTable = std::pair<std::string, TableRequest>;
 
-/// Opens tables that share one decode of unit `unit`, in the order of `tables`. `steps`, `all`: as UnitPass::follow_calls(). Errors: those of open_table()
-/// and StepFileWriter; invalid_argument if `calls` is named twice, because each call is given to one table only.
-[[nodiscard]] Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit, const std::vector<UnitTable>& tables,
-                                                                           const std::string& steps, bool all);
+/// Opens tables that share one decode of unit `unit`, in the order of `tables`. `steps`, `all`: as UnitPass::follow_calls(). Errors: those
+/// of open_table() and StepFileWriter; invalid_argument if `calls` is named twice, because each call is given to one table only.
+[[nodiscard]] Result<std::vector<std::unique_ptr<Table>>> open_unit_tables(const Recording& plan, uint32_t unit,
+                                                                           const std::vector<UnitTable>& tables, const std::string& steps,
+                                                                           bool all);
 
-/// Decodes unit `unit` of `plan` and writes its steps to `path` and all_steps_path(path). `stopped` is called now and then; true ends with the error `cancelled`.
-/// Errors: those of UnitPass.
+/// Decodes unit `unit` of `plan` and writes its steps to `path` and all_steps_path(path). `stopped` is called now and then; true ends with
+/// the error `cancelled`. Errors: those of UnitPass.
 [[nodiscard]] Status write_unit_steps(const Recording& plan, uint32_t unit, const std::string& path, const std::function<bool()>& stopped);
 
 }  // namespace ptd

@@ -66,8 +66,9 @@ void EtmEncoder::address(uint64_t ip) {
   put_address(ip, {0x90, 0x95, 0x9a, 0x9d});
 }
 
-// [ETE] "Source Address element": the branch at `ip` was taken, all P0 instructions since the last element were not. Writes it if it replaces enough atoms,
-// but not directly after a return whose address was left out: OpenCSD 1.3.3 takes the address of such a return from its stack only before an atom.
+// [ETE] "Source Address element": the branch at `ip` was taken, all P0 instructions since the last element were not. Writes it if it
+// replaces enough atoms, but not directly after a return whose address was left out: OpenCSD 1.3.3 takes the address of such a return from
+// its stack only before an atom.
 bool EtmEncoder::put_source(uint64_t ip) {
   if (!unit_.ete || std::exchange(returned_, false)) return false;
   const auto skipped = static_cast<size_t>(std::find(atoms_.rbegin(), atoms_.rend(), true) - atoms_.rbegin());

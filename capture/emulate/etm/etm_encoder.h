@@ -44,8 +44,8 @@ class EtmEncoder {
   /// The time between the last instruction and the next one, in ticks: a timestamp packet. After an exception the first one is written at
   /// once, and another after Trace On, so that the packets date both ends of the pause.
   void stamp(uint64_t time);
-  /// Sets the exception level and context id from the next instruction on. If they change without an exception or branch, they apply after the next
-  /// P0 instruction. Without a call: EL0, and the constructor's id.
+  /// Sets the exception level and context id from the next instruction on. If they change without an exception or branch, they apply after
+  /// the next P0 instruction. Without a call: EL0, and the constructor's id.
   void context(uint8_t level, uint32_t id);
   /// Reports an exception before the instruction at `ip`, whose handler is traced.
   void traced_exception(uint64_t ip, uint32_t type);
@@ -98,7 +98,7 @@ class EtmEncoder {
   bool has_waiting_ = false, off_ = true, losing_ = false, sync_due_ = true, at_target_ = false;
   bool stamp_due_ = false, pause_stamped_ = true;
   uint64_t stamp_ = 0, told_time_ = 0;  // of the timestamp that is due; of the last one written
-  uint64_t time_ = 0, asked_ = 0;  // of the synchronisation that is due; when it was first asked for, 0: not since the last loss
+  uint64_t time_ = 0, asked_ = 0;       // of the synchronisation that is due; when it was first asked for, 0: not since the last loss
 };
 
 }  // namespace ptd::emulate

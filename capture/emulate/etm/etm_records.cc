@@ -10,7 +10,8 @@ namespace {
 constexpr uint32_t kEtmType = 8;
 // Masks of perf_event_attr.config (the kernel's sysfs format files of cs_etm).
 constexpr uint64_t kConfigContextId = 1ULL << 14, kConfigTimestamp = 1ULL << 28, kConfigReturnStack = 1ULL << 29;
-constexpr uint64_t kHeaderVersion = 1, kMagicEtmv4 = 0x4040404040404040, kMagicEte = 0x5050505050505050, kNoAuthstatus = 0, kVirtualCounter = 1;
+constexpr uint64_t kHeaderVersion = 1, kMagicEtmv4 = 0x4040404040404040, kMagicEte = 0x5050505050505050, kNoAuthstatus = 0,
+                   kVirtualCounter = 1;
 constexpr uint64_t kFirstTraceId = 0x10, kTraceIds = 0x60;  // each buffer has one source: ids may repeat
 
 }  // namespace

@@ -14,8 +14,12 @@ class Transcoder {
  public:
   Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmMachineOptions& machine, perfio::OutputFile& packet_file,
              perfio::OutputFile& truth_file)
-      : lookup_(lookup), machine_(machine), packet_file_(packet_file), truth_file_(truth_file),
-        encoder_(packets_, static_cast<uint32_t>(tid), {machine.whole_machine, machine.ete}), truth_(truth_bytes_) {}
+      : lookup_(lookup),
+        machine_(machine),
+        packet_file_(packet_file),
+        truth_file_(truth_file),
+        encoder_(packets_, static_cast<uint32_t>(tid), {machine.whole_machine, machine.ete}),
+        truth_(truth_bytes_) {}
 
   void block(uint64_t number, uint64_t first, uint64_t count, bool whole) {
     const TruthBlock* block = lookup_(number);

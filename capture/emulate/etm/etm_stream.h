@@ -16,9 +16,9 @@ struct EtmFiles {
 
 /// Options that differ between a cpu of a whole machine and a program's thread.
 struct EtmMachineOptions {
-  bool whole_machine = false;    ///< the log has contexts and exceptions to traced code, and no synchronisations after the first
-  uint64_t sync_bytes = 1 << 14; ///< between synchronisations: TRCSYNCPR
-  bool ete = false;              ///< ETE in place of ETMv4
+  bool whole_machine = false;     ///< the log has contexts and exceptions to traced code, and no synchronisations after the first
+  uint64_t sync_bytes = 1 << 14;  ///< between synchronisations: TRCSYNCPR
+  bool ete = false;               ///< ETE in place of ETMv4
 };
 
 /// Encodes the flow of a raw log (of A64 code), up to its last whole record. `lookup` gives its blocks; `tid` becomes the context

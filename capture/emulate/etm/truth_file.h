@@ -32,8 +32,8 @@ class TruthFileWriter {
   static Result<std::unique_ptr<TruthFileWriter>> create(const std::string& path);
   /// Appends the records of a log up to its last whole one; `lookup` gives the blocks that the log does not define, whose numbers are
   /// this log's own.
-  /// `stream_base_bytes` is added to the offsets of PSBs. `on_passed` is called with stretches of the log that are done. A log that ends early
-  /// (killed) is fine. Errors: of the file system; file_format for a log that names an unknown block.
+  /// `stream_base_bytes` is added to the offsets of PSBs. `on_passed` is called with stretches of the log that are done. A log that ends
+  /// early (killed) is fine. Errors: of the file system; file_format for a log that names an unknown block.
   Status append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes, const std::function<void(Bytes)>& on_passed);
   Status finish();
 

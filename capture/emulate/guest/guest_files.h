@@ -8,8 +8,8 @@ namespace ptd::emulate::guest {
 
 /// Prints a line on the machine's console, which the host keeps in a file.
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
-/// Writes to a file of tracefs, procfs or sysfs; `append`: adds to its list. Returns false after reporting a failure, once for each path and
-/// text.
+/// Writes to a file of tracefs, procfs or sysfs; `append`: adds to its list. Returns false after reporting a failure, once for each path
+/// and text.
 bool write_file(const std::string& path, const std::string& text, bool append = false);
 /// Returns the content of a file; "" if it cannot be read.
 [[nodiscard]] std::string read_file(const std::string& path);

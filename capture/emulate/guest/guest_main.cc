@@ -19,9 +19,9 @@
 #include "capture/emulate/guest/guest_mounts.h"
 #include "capture/emulate/guest/guest_program.h"
 #include "capture/emulate/guest/kernel_changes.h"
-#include "capture/emulate/shared/system_control.h"
 #include "capture/emulate/shared/guest_channel.h"
 #include "capture/emulate/shared/guest_config.h"
+#include "capture/emulate/shared/system_control.h"
 #include "capture/live/sideband_recorder.h"
 
 namespace ptd::emulate::guest {
@@ -88,12 +88,13 @@ class Recording {
     if (Status status = recorder_->stop(); !status) return status;
     const live::RecorderCounts& counts = recorder_->counts();
     if (counts.text.changes + counts.text.unknown != 0) {
-      say("changes of code %llu, unknown %llu", static_cast<unsigned long long>(counts.text.changes), static_cast<unsigned long long>(counts.text.unknown));
+      say("changes of code %llu, unknown %llu", static_cast<unsigned long long>(counts.text.changes),
+          static_cast<unsigned long long>(counts.text.unknown));
     }
-    say("records %llu, lost %llu, text pokes %llu, modules %llu (code read %llu, gone %llu)", static_cast<unsigned long long>(counts.records),
-        static_cast<unsigned long long>(counts.lost), static_cast<unsigned long long>(counts.text_pokes),
-        static_cast<unsigned long long>(counts.modules.loaded), static_cast<unsigned long long>(counts.modules.read),
-        static_cast<unsigned long long>(counts.modules.gone));
+    say("records %llu, lost %llu, text pokes %llu, modules %llu (code read %llu, gone %llu)",
+        static_cast<unsigned long long>(counts.records), static_cast<unsigned long long>(counts.lost),
+        static_cast<unsigned long long>(counts.text_pokes), static_cast<unsigned long long>(counts.modules.loaded),
+        static_cast<unsigned long long>(counts.modules.read), static_cast<unsigned long long>(counts.modules.gone));
     Result<std::unique_ptr<live::KernelMemory>> memory = live::KernelMemory::open();
     if (!memory) return memory.error();
     fs::create_directory(std::string(kFolder) + "/after");
@@ -133,7 +134,8 @@ Status record(const GuestConfig& config, GuestChannel& channel, int port) {
     tell_tracer_start(table);
     (void)!write(started[1], "", 1);
   };
-  if (!program.start(before_exec)) return Error{ErrorCode::start_failed, std::string("the machine cannot start the program: ") + std::strerror(errno), 0};
+  if (!program.start(before_exec))
+    return Error{ErrorCode::start_failed, std::string("the machine cannot start the program: ") + std::strerror(errno), 0};
   close(started[1]);
   char byte = 0;
   (void)!read(started[0], &byte, 1);

@@ -96,7 +96,8 @@ std::string list_changed_files() {
   const std::string root = "/proc/self/fd/" + std::to_string(kUpperFd) + "/";
   std::string lines;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, error), end; !error && at != end; at.increment(error)) {
+  for (fs::recursive_directory_iterator at(root, fs::directory_options::skip_permission_denied, error), end; !error && at != end;
+       at.increment(error)) {
     std::error_code ignored;
     if (at->is_regular_file(ignored)) lines += "/" + at->path().string().substr(root.size()) + "\n";
   }

@@ -131,7 +131,8 @@ void GuestProgram::on_frame(GuestFrame kind, std::string_view payload) {
       if (!payload.empty() && child_ > 0) (void)kill(-child_, payload.front());
       break;
     case GuestFrame::window:
-      if (payload.size() == 4) set_window(terminal_, static_cast<uint16_t>(number_in(payload)), static_cast<uint16_t>(number_in(payload) >> 16));
+      if (payload.size() == 4)
+        set_window(terminal_, static_cast<uint16_t>(number_in(payload)), static_cast<uint16_t>(number_in(payload) >> 16));
       break;
     default:
       break;
@@ -171,9 +172,13 @@ int GuestProgram::run(const std::function<void()>& on_end) {
   sigset_t waited;
   (void)sigprocmask(SIG_BLOCK, &children, &waited);
   while (!ended()) {
-    pollfd polled[4] = {{host_gone_ ? -1 : channel_fd_, POLLIN, 0}, {streams_[0].fd, POLLIN, 0}, {streams_[1].fd, POLLIN, 0}, {waiting_.empty() ? -1 : input_, POLLOUT, 0}};
+    pollfd polled[4] = {{host_gone_ ? -1 : channel_fd_, POLLIN, 0},
+                        {streams_[0].fd, POLLIN, 0},
+                        {streams_[1].fd, POLLIN, 0},
+                        {waiting_.empty() ? -1 : input_, POLLOUT, 0}};
     if (ppoll(polled, 4, nullptr, &waited) < 0) continue;
-    if (polled[0].revents != 0 && !channel_.take([this](GuestFrame kind, std::string_view payload) { on_frame(kind, payload); })) host_gone_ = true;
+    if (polled[0].revents != 0 && !channel_.take([this](GuestFrame kind, std::string_view payload) { on_frame(kind, payload); }))
+      host_gone_ = true;
     for (size_t i = 0; i < 2; ++i) {
       if (polled[i + 1].revents != 0) (void)pass_output(streams_[i]);
     }

@@ -15,7 +15,8 @@ namespace ptd::emulate::guest {
 /// Runs one program. Streams that are the host's terminal are one pseudo-terminal here, the others are pipes.
 class GuestProgram {
  public:
-  GuestProgram(const GuestConfig& config, GuestChannel& channel, int channel_fd) : config_(config), channel_(channel), channel_fd_(channel_fd) {}
+  GuestProgram(const GuestConfig& config, GuestChannel& channel, int channel_fd)
+      : config_(config), channel_(channel), channel_fd_(channel_fd) {}
 
   /// Starts the program; `before_exec` is called in its process right before exec.
   bool start(const std::function<void()>& before_exec);

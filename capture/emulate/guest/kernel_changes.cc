@@ -93,8 +93,10 @@ void load_modules(uint32_t round) {
   unload_module("veth");
 }
 
-constexpr Change kChanges[] = {{"keys", switch_key},    {"tracepoints", switch_tracepoints}, {"ftrace", trace_functions}, {"kprobes", set_probes},
-                               {"bpf", load_bpf},       {"fentry", load_fentry},             {"modules", load_modules}};
+constexpr Change kChanges[] = {{"keys", switch_key},        {"tracepoints", switch_tracepoints},
+                               {"ftrace", trace_functions}, {"kprobes", set_probes},
+                               {"bpf", load_bpf},           {"fentry", load_fentry},
+                               {"modules", load_modules}};
 
 bool is_tracepoint(const KernelEvent& event) { return event.name.find(':') != std::string::npos; }
 
@@ -125,14 +127,14 @@ bool has(const std::vector<KernelEvent>& events, std::initializer_list<const cha
 void prepare_probes() {
 #if defined(__aarch64__)
   // BRKs. The instruction below is stepped in a slot, or emulated if it depends on its address.
-  for (const char* probe :
-       {"p:ptdecode/even0 vfs_read+16", "p:ptdecode/even1 vfs_write+16", "p:ptdecode/even2 ksys_read+20", "p:ptdecode/even3 vfs_open+16",
-        "p:ptdecode/odd0 do_sys_poll+20", "p:ptdecode/odd1 try_to_wake_up+16", "p:ptdecode/odd2 try_to_wake_up+24", "r:ptdecode/odd3 vfs_write"}) {
+  for (const char* probe : {"p:ptdecode/even0 vfs_read+16", "p:ptdecode/even1 vfs_write+16", "p:ptdecode/even2 ksys_read+20",
+                            "p:ptdecode/even3 vfs_open+16", "p:ptdecode/odd0 do_sys_poll+20", "p:ptdecode/odd1 try_to_wake_up+16",
+                            "p:ptdecode/odd2 try_to_wake_up+24", "r:ptdecode/odd3 vfs_write"}) {
 #else
   // At the entry they are calls of ftrace, after it jumps or, if two are too close for a jump, INT3s.
-  for (const char* probe :
-       {"p:ptdecode/even0 vfs_read+9", "p:ptdecode/even1 vfs_write+9", "p:ptdecode/even2 ksys_read+10", "p:ptdecode/even3 vfs_open",
-        "p:ptdecode/odd0 do_sys_poll+11", "p:ptdecode/odd1 try_to_wake_up+9", "p:ptdecode/odd2 try_to_wake_up+7", "r:ptdecode/odd3 vfs_write"}) {
+  for (const char* probe : {"p:ptdecode/even0 vfs_read+9", "p:ptdecode/even1 vfs_write+9", "p:ptdecode/even2 ksys_read+10",
+                            "p:ptdecode/even3 vfs_open", "p:ptdecode/odd0 do_sys_poll+11", "p:ptdecode/odd1 try_to_wake_up+9",
+                            "p:ptdecode/odd2 try_to_wake_up+7", "r:ptdecode/odd3 vfs_write"}) {
 #endif
     write_file(kTracing + "kprobe_events", probe, true);
   }
@@ -151,7 +153,8 @@ KernelChanges::KernelChanges(std::vector<KernelEvent> events) : events_(std::mov
     write_file(kTracing + "events/sched/sched_switch/enable", "0");
   }
   if (has(events_, {"ftrace"}))
-    write_file(kTracing + "set_ftrace_filter", "vfs_read vfs_write ksys_read schedule try_to_wake_up do_sys_poll vfs_open kmem_cache_alloc");
+    write_file(kTracing + "set_ftrace_filter",
+               "vfs_read vfs_write ksys_read schedule try_to_wake_up do_sys_poll vfs_open kmem_cache_alloc");
   if (has(events_, {"kprobes"})) prepare_probes();
 }
 

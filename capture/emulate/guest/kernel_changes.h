@@ -13,8 +13,8 @@ namespace ptd::emulate::guest {
 /// Starts processes that call the kernel until the machine ends, with a pause after each turn.
 void start_load(uint32_t processes, uint32_t pause_ms);
 
-/// Makes the changes of `events` on a thread of its own, in turn, from each cpu in turn. Each change goes through the kernel's user interface,
-/// so its cost and its order are those of the real thing. Not thread-safe.
+/// Makes the changes of `events` on a thread of its own, in turn, from each cpu in turn. Each change goes through the kernel's user
+/// interface, so its cost and its order are those of the real thing. Not thread-safe.
 class KernelChanges {
  public:
   /// Prepares what is slow and need not be traced: names looked up, buffers allocated.

@@ -11,8 +11,8 @@
 
 namespace ptd::emulate {
 
-/// A file of records: time in ns, address, size (8 bytes each, little-endian), then the bytes. A record says that these bytes run from then on at
-/// this address, and that others did before, or none. Not thread-safe.
+/// A file of records: time in ns, address, size (8 bytes each, little-endian), then the bytes. A record says that these bytes run from then
+/// on at this address, and that others did before, or none. Not thread-safe.
 class CodeLog {
  public:
   CodeLog() = default;

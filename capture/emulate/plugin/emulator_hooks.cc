@@ -59,7 +59,8 @@ void forget_inherited(int number) { (void)g_inherited.fetch_and(~bit_of(number))
 
 // Signals of which a program dies unless it has a handler or ignores them.
 bool is_fatal(int number) {
-  return number > 0 && number < kSignals && number != SIGKILL && !stops_only(number) && number != SIGCHLD && number != SIGURG && number != SIGWINCH;
+  return number > 0 && number < kSignals && number != SIGKILL && !stops_only(number) && number != SIGCHLD && number != SIGURG &&
+         number != SIGWINCH;
 }
 
 // The emulator's handler, which it has for faults in any case.
@@ -102,9 +103,9 @@ void on_host_signal(int number, siginfo_t* info, void* context) {
   if (handler != nullptr) handler(number, info, context);
 }
 
-// QEMU 7.2 catches all signals of which a program dies, and ends itself by kill(). QEMU 10 leaves those without a core dump to the system, which ends
-// the process at once, so that the last instructions are not known. Its handler for the others serves these too: it lets the thread go to the main
-// loop, which calls sigprocmask() before it handles the signal.
+// QEMU 7.2 catches all signals of which a program dies, and ends itself by kill(). QEMU 10 leaves those without a core dump to the system,
+// which ends the process at once, so that the last instructions are not known. Its handler for the others serves these too: it lets the
+// thread go to the main loop, which calls sigprocmask() before it handles the signal.
 void catch_fatal(struct sigaction& action, int number) {
   if (action.sa_handler != SIG_DFL || !is_fatal(number) || emulators_handler() == nullptr) return;
   action.sa_sigaction = on_host_signal;
@@ -125,9 +126,9 @@ void catch_fatal(struct sigaction& action, int number) {
   for (;;) sigsuspend(&others);
 }
 
-// The main loop blocks all signals, those of faults included, while it handles one (linux-user/signal.c, "process_pending_signals"). The program has
-// not blocked the signal: the emulator blocks what the program does. QEMU 10 itself would remove the plugin's calls from the code of the other threads
-// before it ends ("preexit_cleanup").
+// The main loop blocks all signals, those of faults included, while it handles one (linux-user/signal.c, "process_pending_signals"). The
+// program has not blocked the signal: the emulator blocks what the program does. QEMU 10 itself would remove the plugin's calls from the
+// code of the other threads before it ends ("preexit_cleanup").
 int on_sigprocmask(int how, const sigset_t* set, sigset_t* old) {
   const bool handles = how == SIG_SETMASK && set != nullptr && sigismember(set, SIGSEGV) == 1;
   if (handles) tl_handled = true;
@@ -262,8 +263,8 @@ void catch_fatal_signals() {
   }
 }
 
-// QEMU does not pass the program's disposition of these on to the system: it needs the first two for faults, and QEMU 10 sends the program's SIGABRT
-// by another number.
+// QEMU does not pass the program's disposition of these on to the system: it needs the first two for faults, and QEMU 10 sends the
+// program's SIGABRT by another number.
 void note_disposition(int number, bool ignored) {
   g_program_runs = true;
   if (number != SIGSEGV && number != SIGBUS && number != SIGABRT) return;

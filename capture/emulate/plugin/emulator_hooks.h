@@ -13,8 +13,8 @@ using JumpCallback = void (*)();
 /// Returns whether the calling thread is one of the program's. Called in signal handlers.
 using ThreadQuery = bool (*)();
 
-/// Replaces kill(), sigaction(), sigprocmask() and siglongjmp() in the tables through which the main program calls the C library. False if it does not call
-/// kill() so: programs that die are then recorded up to the block that they died in.
+/// Replaces kill(), sigaction(), sigprocmask() and siglongjmp() in the tables through which the main program calls the C library. False if
+/// it does not call kill() so: programs that die are then recorded up to the block that they died in.
 bool hook_emulator(DeathCallback on_death, JumpCallback on_jump, ThreadQuery runs_program);
 /// Returns whether the thread is in code that the emulator generated, or in a function or signal handler that was called from there.
 [[nodiscard]] bool is_in_generated_code();
@@ -29,8 +29,8 @@ void forget_sent_signals();
 void catch_fatal_signals();
 /// The program sets the disposition of signal `number`.
 void note_disposition(int number, bool ignored);
-/// Ignores, just before an exec, the signals that the program ignores: exec keeps only what the system ignores, and the emulator has handlers
-/// for most signals that were ignored when the program began.
+/// Ignores, just before an exec, the signals that the program ignores: exec keeps only what the system ignores, and the emulator has
+/// handlers for most signals that were ignored when the program began.
 void ignore_for_exec();
 /// Undoes ignore_for_exec().
 void exec_failed();

@@ -43,8 +43,8 @@ bool may_have(uint64_t bytes) {
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur);
 }
 
-// Other threads and processes may copy the same file: each writes a file of its own, and one replaces the other. `write_some(out, at)` writes
-// from offset `at` on and returns how much, as write() does.
+// Other threads and processes may copy the same file: each writes a file of its own, and one replaces the other. `write_some(out, at)`
+// writes from offset `at` on and returns how much, as write() does.
 template <class WriteSome>
 bool copy_to(const std::string& path, uint64_t bytes, WriteSome&& write_some) {
   if (bytes > kMostBytes || !may_have(bytes) || !LogSpace::take(path.substr(0, path.rfind('/')), bytes)) return false;

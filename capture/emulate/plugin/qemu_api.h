@@ -5,7 +5,7 @@
 
 extern "C" {
 
-using InsnData = const void* (*)(const qemu_plugin_insn*);                      ///< versions 1 and 2
+using InsnData = const void* (*)(const qemu_plugin_insn*);                        ///< versions 1 and 2
 using CopyInsnData = size_t (*)(const qemu_plugin_insn*, void* to, size_t most);  ///< from version 3 on
 using qemu_plugin_vcpu_simple_cb_t = void (*)(qemu_plugin_id_t, unsigned int);
 using qemu_plugin_vcpu_syscall_cb_t = void (*)(qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,

@@ -1,5 +1,5 @@
-// The QEMU plugin for whole arm64 machines. It writes every vcpu's blocks as raw ground truth, from which the recorder makes ETMv4 packets. Needs plugin
-// interface 4 and `-accel tcg,thread=single -icount shift=N,sleep=off`.
+// The QEMU plugin for whole arm64 machines. It writes every vcpu's blocks as raw ground truth, from which the recorder makes ETMv4 packets.
+// Needs plugin interface 4 and `-accel tcg,thread=single -icount shift=N,sleep=off`.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,12 +19,12 @@ constexpr uint64_t kInsnBytes = 4, kVectorBytes = 0x80, kVectorsBytes = 0x800;
 
 struct Config {
   std::string folder = ".";
-  uint64_t ns_per_insn = 8;   // -icount shift=3
-  uint64_t stamp_ns = 1024;   // between timestamps
+  uint64_t ns_per_insn = 8;  // -icount shift=3
+  uint64_t stamp_ns = 1024;  // between timestamps
 };
 
 struct Translated : TranslatedBlock {
-  ArmInsn last;            ///< its last instruction
+  ArmInsn last;                 ///< its last instruction
   bool writes_context = false;  ///< CONTEXTIDR_EL1
   bool loops_inside = false;    ///< ends in a branch to one of its instructions but the first
   bool may_be_vector = false;   ///< is where the entry of an exception vector can be
@@ -39,7 +39,7 @@ struct Vcpu {
   std::vector<std::byte> bytes;
   TruthLog truth;
   FILE* file = nullptr;
-  const Translated* last = nullptr;  // the block that it entered last
+  const Translated* last = nullptr;   // the block that it entered last
   const Block* last_block = nullptr;  // the same, where it ran
   bool reached_end = false;           // of that block, if it loops inside
   bool has_context = false, context_written = true;
@@ -70,7 +70,18 @@ Block* add_block(uint64_t ip, std::span<const SeenInsn> seen) {
 
 /// [ETMv4] "Exception instruction trace packet", TYPE, by the vector and [ARM] "ESR_EL1", EC.
 unsigned type_of(uint64_t vector) {
-  enum : unsigned { kCall = 2, kTrap = 3, kSystemError = 4, kInsnDebug = 6, kDataDebug = 7, kAlignment = 10, kInsnFault = 11, kDataFault = 12, kIrq = 14, kFiq = 15 };
+  enum : unsigned {
+    kCall = 2,
+    kTrap = 3,
+    kSystemError = 4,
+    kInsnDebug = 6,
+    kDataDebug = 7,
+    kAlignment = 10,
+    kInsnFault = 11,
+    kDataFault = 12,
+    kIrq = 14,
+    kFiq = 15
+  };
   constexpr unsigned kKinds[] = {0, kIrq, kFiq, kSystemError};
   if (const unsigned kind = kKinds[vector / kVectorBytes % 4]; kind != 0) return kind;
   switch (g_machine.glue.read(GuestRegister::esr_el1) >> 26 & 0x3f) {
@@ -99,19 +110,18 @@ unsigned type_of(uint64_t vector) {
   }
 }
 
-/// Records which instructions `vcpu` executed of the block that it entered last. The flow continued at `next`. `fault`: the instruction there raised an exception.
-/// Returns the number of instructions that retired.
+/// Records which instructions `vcpu` executed of the block that it entered last. The flow continued at `next`. `fault`: the instruction
+/// there raised an exception. Returns the number of instructions that retired.
 unsigned finish_block(Vcpu& vcpu, uint64_t next, bool fault) {
   const Block& block = *vcpu.last_block;
   const ArmInsn& last = vcpu.last->last;
   const bool branches = last.cls == ArmClass::direct || last.cls == ArmClass::indirect;
   const bool inside = next >= block.ip && next < block.end && (next - block.ip) % kInsnBytes == 0;
-  const bool goes_there = last.cls == ArmClass::indirect || (branches && next == block.last_ip + static_cast<uint64_t>(last.displacement)) ||
+  const bool goes_there = last.cls == ArmClass::indirect ||
+                          (branches && next == block.last_ip + static_cast<uint64_t>(last.displacement)) ||
                           (next == block.end && (!branches || last.conditional));
   // Interrupts are taken between blocks, other exceptions anywhere.
-  const bool whole = vcpu.last->loops_inside && inside && next != block.ip ? vcpu.reached_end
-                     : inside                                             ? goes_there && !fault
-                                                                          : goes_there;
+  const bool whole = vcpu.last->loops_inside && inside && next != block.ip ? vcpu.reached_end : inside ? goes_there && !fault : goes_there;
   const auto count = static_cast<unsigned>(whole ? block.insns : inside ? (next - block.ip) / kInsnBytes : 0);
   if (whole) {
     vcpu.truth.block(block.number);
@@ -171,7 +181,8 @@ void on_block(unsigned told, void* data) {
   if (index >= kMaxVcpus) return;
   if (m.vcpus[index] == nullptr) m.vcpus[index] = std::make_unique<Vcpu>(index, m.config);
   Vcpu& vcpu = *m.vcpus[index];
-  const Block& block = next.running([&](uint64_t ip) { return leads_to(vcpu, ip); }, [&] { return m.glue.read(GuestRegister::pc); }, add_block);
+  const Block& block =
+      next.running([&](uint64_t ip) { return leads_to(vcpu, ip); }, [&] { return m.glue.read(GuestRegister::pc); }, add_block);
   const bool event = next.may_be_vector && block.ip - m.glue.read(GuestRegister::vbar_el1) < kVectorsBytes;
   const uint64_t goes_on = event ? m.glue.read(GuestRegister::elr_el1) : block.ip;
   const bool interrupt = event && block.ip / kVectorBytes % 4 != 0;
@@ -296,7 +307,8 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   translated.last = classify_a64(word_at(bytes.data() + (count - 1) * kInsnBytes));
   translated.writes_context = writes_context;
   const uint64_t target = block->last_ip + static_cast<uint64_t>(translated.last.displacement);
-  translated.loops_inside = translated.last.cls == ArmClass::indirect || (translated.last.cls == ArmClass::direct && target > block->ip && target < block->end);
+  translated.loops_inside =
+      translated.last.cls == ArmClass::indirect || (translated.last.cls == ArmClass::direct && target > block->ip && target < block->end);
   translated.may_be_vector = block->kernel && block->ip % kVectorBytes == 0;
   m.translations.push_back(std::move(translated));
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
@@ -336,7 +348,8 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   Config& config = g_machine.config;
   std::string why = start_plugin(*info, "aarch64", {argv, static_cast<size_t>(argc)}, take_argument);
   if (why.empty())
-    (void)g_machine.glue.attach({GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}, why);
+    (void)g_machine.glue.attach(
+        {GuestRegister::pc, GuestRegister::elr_el1, GuestRegister::esr_el1, GuestRegister::vbar_el1, GuestRegister::contextidr_el1}, why);
   if (why.empty()) {
     g_machine.blocks = std::fopen((config.folder + "/blocks").c_str(), "wb");
     if (g_machine.blocks == nullptr) why = "cannot write to " + config.folder;

@@ -22,8 +22,8 @@ inline constexpr unsigned kMaxVcpus = 64;
 /// All calls come from QEMU's one thread that runs every vcpu (-accel tcg,thread=single), inside callbacks.
 class SystemGlue {
  public:
-  /// False, with a reason, if QEMU lacks functions that are needed. QEMU lists registers only while a vcpu runs: if `registers` are not among them, the first
-  /// use of one ends the emulator.
+  /// False, with a reason, if QEMU lacks functions that are needed. QEMU lists registers only while a vcpu runs: if `registers` are not
+  /// among them, the first use of one ends the emulator.
   bool attach(std::initializer_list<GuestRegister> registers, std::string& why);
 
   /// The vcpu that runs. The index that QEMU 10.0 hands to callbacks is, with one thread for all vcpus, the one that the block was
@@ -34,7 +34,8 @@ class SystemGlue {
   /// -icount. It is also the guest's TSC.
   [[nodiscard]] uint64_t settled_time();
 
-  /// Returns a register of the running vcpu. Ends the emulator, with a message, if QEMU does not read it: without it the trace would be wrong.
+  /// Returns a register of the running vcpu. Ends the emulator, with a message, if QEMU does not read it: without it the trace would be
+  /// wrong.
   [[nodiscard]] uint64_t read(GuestRegister which);
   /// A little-endian number of 8 bytes in the guest's memory.
   [[nodiscard]] std::optional<uint64_t> peek(uint64_t address);

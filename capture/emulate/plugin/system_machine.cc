@@ -51,7 +51,8 @@ std::string start_plugin(const qemu_info_t& info, const char* target, std::span<
   if (std::string(target) != info.target_name || !info.system_emulation) why = std::string("not a machine of qemu-system-") + target;
   for (const std::string argument : arguments) {
     const size_t equal = argument.find('=');
-    if (!take(argument.substr(0, equal), equal == std::string::npos ? "" : argument.substr(equal + 1))) why = "unknown argument " + argument;
+    if (!take(argument.substr(0, equal), equal == std::string::npos ? "" : argument.substr(equal + 1)))
+      why = "unknown argument " + argument;
   }
   return why;
 }

@@ -20,16 +20,17 @@ namespace ptd::emulate {
 inline constexpr int kPluginVersion = 4;
 inline constexpr size_t kCommitBytes = size_t{1} << 20;
 
-/// A block as QEMU translated it. QEMU runs one translation at every address where its page is mapped: each process has its own address of a
-/// library.
+/// A block as QEMU translated it. QEMU runs one translation at every address where its page is mapped: each process has its own address of
+/// a library.
 struct TranslatedBlock {
   Block* block = nullptr;            ///< where it was translated
   mutable Block* current = nullptr;  ///< where it ran last
   mutable std::unordered_map<uint64_t, Block*> elsewhere;
 
-  /// Returns the block that runs. The kernel's code is mapped once, a program's at any address: `ip()` returns that, `add(ip, insns)` the block there.
-  /// `leads_to(ip)`: whether the block that ran before leads to that address without an indirect branch. `ip()` reads a register, which takes as long as
-  /// all else that is done for a block, and is not called then: events lead to the kernel, so of two addresses of this code the flow is at that one.
+  /// Returns the block that runs. The kernel's code is mapped once, a program's at any address: `ip()` returns that, `add(ip, insns)` the
+  /// block there. `leads_to(ip)`: whether the block that ran before leads to that address without an indirect branch. `ip()` reads a
+  /// register, which takes as long as all else that is done for a block, and is not called then: events lead to the kernel, so of two
+  /// addresses of this code the flow is at that one.
   template <class LeadsTo, class Ip, class Add>
   const Block& running(const LeadsTo& leads_to, const Ip& ip, const Add& add) const {
     if (block->kernel || leads_to(current->ip)) return *(block->kernel ? block : current);
@@ -102,8 +103,8 @@ struct SystemMachine {
   uint64_t failed_writes = 0;
 };
 
-/// Checks QEMU's version and machine, and passes each argument "name=value" to `take`, which returns false if it does not know the name. Returns why the
-/// plugin cannot run; empty if it can.
+/// Checks QEMU's version and machine, and passes each argument "name=value" to `take`, which returns false if it does not know the name.
+/// Returns why the plugin cannot run; empty if it can.
 [[nodiscard]] std::string start_plugin(const qemu_info_t& info, const char* target, std::span<char* const> arguments,
                                        const std::function<bool(const std::string& name, const std::string& value)>& take);
 /// Prints why the plugin does not run. Returns what QEMU expects then.

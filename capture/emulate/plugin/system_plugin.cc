@@ -23,7 +23,7 @@ constexpr unsigned kVectors = 256, kGateBytes = 16;
 struct Config {
   std::string folder = ".";
   bool trace_user = true, with_truth = true;
-  bool boot = false;  // from the kernel's first instruction on
+  bool boot = false;         // from the kernel's first instruction on
   uint64_t ns_per_insn = 8;  // -icount shift=3
   PtEncoderOptions encoder;
 };
@@ -46,9 +46,9 @@ struct Vcpu {
   BlockTracer tracer;
   const Translated* last = nullptr;   // the block that it entered last
   const Block* last_block = nullptr;  // the same, where it ran
-  uint64_t last_ended = 0;           // when it was left, for whatever
+  uint64_t last_ended = 0;            // when it was left, for whatever
   uint64_t known_psbs = 0;
-  uint64_t kernel_insns = 0;         // of those that retired
+  uint64_t kernel_insns = 0;  // of those that retired
   std::vector<bool> defined;
   FILE* packet_file = nullptr;
   FILE* truth_file = nullptr;
@@ -63,9 +63,9 @@ struct Counts {
 struct Machine : SystemMachine<Vcpu, Translated> {
   Config config;
   std::unordered_map<uint64_t, unsigned> handlers;  // entry -> vector
-  bool kernel_runs = false;  // boot: what ran before it (the firmware, the decompressor) is not traced
-  CodeLog code;              // boot
-  uint64_t last_entered = 0; // when a block was entered last: code that is translated now is at least as old as the end of that block
+  bool kernel_runs = false;                         // boot: what ran before it (the firmware, the decompressor) is not traced
+  CodeLog code;                                     // boot
+  uint64_t last_entered = 0;  // when a block was entered last: code that is translated now is at least as old as the end of that block
   Counts counts;
 };
 
@@ -146,13 +146,14 @@ bool leads_to(const Block* last, uint64_t next) {
   }
 }
 
-/// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it came
-/// and in which code segment. False if there is none, or the flow needs none.
+/// While the machine boots, its descriptor tables are not known: an event is recognised by the frame that it pushed, which says where it
+/// came and in which code segment. False if there is none, or the flow needs none.
 bool guess_event(const Block& last, const Block& next, AsyncEvent& event) {
   if (!next.kernel || (follows(last, next.ip) && last.kind != BlockEnd::far)) return false;
   const uint64_t stack = g_machine.glue.read(GuestRegister::rsp);
   for (const uint64_t code_bytes : {0, 8}) {  // of the error code
-    const uint64_t ip = g_machine.glue.peek(stack + code_bytes).value_or(0), segment = g_machine.glue.peek(stack + code_bytes + 8).value_or(0);
+    const uint64_t ip = g_machine.glue.peek(stack + code_bytes).value_or(0),
+                   segment = g_machine.glue.peek(stack + code_bytes + 8).value_or(0);
     if (segment != kKernelCode && segment != kUserCode && segment != kUserCode32) continue;
     const bool inside = last.index_of(ip) >= 0;
     if (!inside && !follows(last, ip)) continue;
@@ -313,8 +314,9 @@ void on_block(unsigned told, void* data) {
   Vcpu& vcpu = *m.vcpus[index];
   AsyncEvent event;
   const AsyncEvent* told_event = nullptr;
-  const Block& block = next.running([&](uint64_t ip) { return leads_to(vcpu.last_block, ip); }, [&] { return m.glue.read(GuestRegister::rip); },
-                                    [&](uint64_t ip, std::span<const SeenInsn> insns) { return m.store.add(ip, next.block->mode, insns).block; });
+  const Block& block =
+      next.running([&](uint64_t ip) { return leads_to(vcpu.last_block, ip); }, [&] { return m.glue.read(GuestRegister::rip); },
+                   [&](uint64_t ip, std::span<const SeenInsn> insns) { return m.store.add(ip, next.block->mode, insns).block; });
   if (block.watched) {
     event = event_of(m.handlers.find(block.ip)->second);
     told_event = &event;
@@ -386,7 +388,8 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
   if (added.block->kernel) m.code.see(m.last_entered == 0 ? 0 : m.last_entered - 1, ip, added.block->code());
   const std::byte* last = static_cast<const std::byte*>(seen.back().data);
-  m.translations.push_back({{added.block, added.block, {}}, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes)});
+  m.translations.push_back(
+      {{added.block, added.block, {}}, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes)});
   qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
 }
 
@@ -445,7 +448,8 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   config.encoder.bus_ratio = 10;
   std::string why = start_plugin(*info, "x86_64", {argv, static_cast<size_t>(argc)}, take_argument);
   if (why.empty())
-    (void)g_machine.glue.attach({GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip, GuestRegister::cs}, why);
+    (void)g_machine.glue.attach(
+        {GuestRegister::rax, GuestRegister::rdx, GuestRegister::rsp, GuestRegister::cr3, GuestRegister::rip, GuestRegister::cs}, why);
   if (why.empty() && config.boot && !g_machine.code.open(config.folder + "/code")) why = "cannot write to " + config.folder;
   if (!why.empty()) return refuse_plugin(why);
   g_machine.id = id;

@@ -66,12 +66,11 @@ struct CallNumber {
   Call call;
 };
 // linux "arch/x86/entry/syscalls/syscall_64.tbl"; "include/uapi/asm-generic/unistd.h", which aarch64 has.
-constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunmap}, {13, kRtSigaction}, {25, kMremap},   {56, kClone},
-                                       {57, kFork}, {58, kVfork},    {59, kExecve}, {157, kPrctl},      {322, kExecveat},
-                                       {231, kExitGroup}};
+constexpr CallNumber kCallsX86_64[] = {{9, kMmap},    {10, kMprotect}, {11, kMunmap},    {13, kRtSigaction},
+                                       {25, kMremap}, {56, kClone},    {57, kFork},      {58, kVfork},
+                                       {59, kExecve}, {157, kPrctl},   {322, kExecveat}, {231, kExitGroup}};
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
-                                        {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
-                                        {94, kExitGroup}};
+                                        {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},    {94, kExitGroup}};
 constexpr uint64_t kMapAnonymous = 0x20, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
@@ -82,14 +81,15 @@ struct SignalFrame {
   int stack_pointer, first_argument;
   bool has_restorer;
   uint64_t number, stack, place, siginfo;  // in the frame: first argument, stack pointer and instruction that were interrupted
-  int link;              // aarch64: the register with the return address,
-  uint64_t link_before;  // and what was interrupted has in it, in the frame
+  int link;                                // aarch64: the register with the return address,
+  uint64_t link_before;                    // and what was interrupted has in it, in the frame
 };
 /// The next instruction, in words: after regs[16]; after regs and xregs.
 constexpr size_t kProgramCounterX86_64 = 16, kProgramCounterAarch64 = 8 + 32;
 constexpr SignalFrame kFrameX86_64{4, 7, true, 8 + 40 + 8 * 8, 8 + 40 + 15 * 8, 8 + 40 + 16 * 8, 8 + 40 + 256 + 8, 0, 0};
 constexpr uint64_t kArmContext = 128 + 176;  // struct sigcontext: fault address, x0 .. x30, sp, pc
-constexpr SignalFrame kFrameAarch64{8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0, 8 + 30, kArmContext + 8 + 30 * 8};
+constexpr SignalFrame kFrameAarch64{
+    8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0, 8 + 30, kArmContext + 8 + 30 * 8};
 /// Where an aarch64 handler returns to: mov x8, #__NR_rt_sigreturn; svc #0. Of the emulator, of the vdso or of a C library.
 constexpr std::array<uint32_t, 2> kSigreturnAarch64{0xd2801168, 0xd4000001};
 constexpr uint64_t kSiginfoCode = 8;
@@ -140,17 +140,21 @@ bool is_fault(uint64_t number) {
 }
 
 /// Reads the frame of a signal for `handler`; `number` is the handler's first argument, `link` its return address if that is in a register.
-/// False if it is none. Without SA_SIGINFO the frame does not say whether the processor raised the signal or a process sent it: the emulator's
-/// own signals do, unless the program had it blocked meanwhile.
+/// False if it is none. Without SA_SIGINFO the frame does not say whether the processor raised the signal or a process sent it: the
+/// emulator's own signals do, unless the program had it blocked meanwhile.
 bool read_frame(uint64_t frame, uint64_t handler, uint64_t number, uint64_t link, AsyncEvent& event) {
   const SignalFrame& form = signal_frame();
   uint64_t returns_to = 0;
   int32_t code = 0, told = 0;
   std::array<uint32_t, 2> returns{};
-  const bool is_frame = form.has_restorer ? peek(frame, returns_to) && g_process.is_restorer(returns_to)
-                                          : (peek(link, returns) && returns == kSigreturnAarch64) || (link != 0 && g_process.is_restorer(link));
-  if (!is_frame || !peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code)) return false;
-  event.inside = is_fault(number) && (g_process.has_siginfo(handler) ? code > 0 && told == static_cast<int32_t>(number) : !signal_was_sent(number));
+  const bool is_frame = form.has_restorer
+                            ? peek(frame, returns_to) && g_process.is_restorer(returns_to)
+                            : (peek(link, returns) && returns == kSigreturnAarch64) || (link != 0 && g_process.is_restorer(link));
+  if (!is_frame || !peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) ||
+      !peek(frame + form.siginfo + kSiginfoCode, code))
+    return false;
+  event.inside =
+      is_fault(number) && (g_process.has_siginfo(handler) ? code > 0 && told == static_cast<int32_t>(number) : !signal_was_sent(number));
   return true;
 }
 
@@ -184,8 +188,8 @@ void pass_work(UserThread& thread) {
   work_clock().pass(block, thread.left_at != 0 ? static_cast<unsigned>(block.index_of(thread.left_at)) : block.insns);
 }
 
-// Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time and
-// nothing between them are what a doubled segment looks like.
+// Known code was changed: a PSB+ just before that moment and one just after it. Where both are one moment, one PSB+: two with the same time
+// and nothing between them are what a doubled segment looks like.
 void enter_dated(UserThread& thread, const Block& block) {
   const uint64_t first = thread.sync_first, last = thread.sync_last;
   thread.sync_first = thread.sync_last = 0;
@@ -304,8 +308,7 @@ void on_sigaction_call(uint64_t number, uint64_t action) {
   } wanted{};
   if (action == 0 || !peek(action, wanted)) return;
   note_disposition(static_cast<int>(number), wanted.handler == 1);
-  if (wanted.handler > 1)
-    g_process.watch_handler(wanted.handler, wanted.restorer, (wanted.flags & SA_SIGINFO) != 0);
+  if (wanted.handler > 1) g_process.watch_handler(wanted.handler, wanted.restorer, (wanted.flags & SA_SIGINFO) != 0);
 }
 
 // Pointers to text, up to the one that is null. False where the program's memory ends: the system refuses such a list.
@@ -469,7 +472,8 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
   if (info->version.cur < kFirstVersion || info->version.min > kNewestVersion) {
-    (void)std::fprintf(stderr, "ptdecode: this QEMU has versions %d to %d of the plugin interface; supported: %d to %d (qemu-user 7.2 to 10.0)\n",
+    (void)std::fprintf(stderr,
+                       "ptdecode: this QEMU has versions %d to %d of the plugin interface; supported: %d to %d (qemu-user 7.2 to 10.0)\n",
                        info->version.min, info->version.cur, kFirstVersion, kNewestVersion);
     return 1;
   }
@@ -489,7 +493,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
-  (void)pthread_atfork([] { g_process.note_fork(); }, nullptr, nullptr);  // the emulator has stopped the other threads by then ("fork_start")
+  // The emulator has stopped the other threads by then ("fork_start").
+  (void)pthread_atfork([] { g_process.note_fork(); }, nullptr, nullptr);
   (void)hook_emulator(on_death, on_jump, [] { return UserProcess::current_thread() != nullptr; });
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
@@ -503,11 +508,12 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
 namespace ptd::emulate {
 namespace {
 
-/// The page of vsyscalls (arch/x86/include/uapi/asm/vsyscall.h). The emulator has no code there and does a vsyscall itself: QEMU 7.2 translates an
-/// instruction of 0 bytes there, QEMU 10 one of 1 byte, whose data it cannot read.
+/// The page of vsyscalls (arch/x86/include/uapi/asm/vsyscall.h). The emulator has no code there and does a vsyscall itself: QEMU 7.2
+/// translates an instruction of 0 bytes there, QEMU 10 one of 1 byte, whose data it cannot read.
 constexpr uint64_t kVsyscallPage = 0xffffffffff600000;
 bool has_no_code(const qemu_plugin_tb* tb, size_t count) {
-  return count == 1 && ((qemu_plugin_tb_vaddr(tb) & ~uint64_t{0xfff}) == kVsyscallPage || qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, 0)) == 0);
+  return count == 1 &&
+         ((qemu_plugin_tb_vaddr(tb) & ~uint64_t{0xfff}) == kVsyscallPage || qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, 0)) == 0);
 }
 
 // On a processor the page of vsyscalls cannot be executed: a fault, and the kernel returns to the caller.
@@ -532,7 +538,7 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   for (size_t i = 0; i < count; ++i) {
     const qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
     const size_t bytes = std::min(qemu_plugin_insn_size(insn), kMostInsnBytes);
-    if (g_copies_insns) (void)reinterpret_cast<CopyInsnData>(&qemu_plugin_insn_data)(insn, copies[i].data(), bytes);
+    if (g_copies_insns) (void)reinterpret_cast<CopyInsnData> (&qemu_plugin_insn_data)(insn, copies[i].data(), bytes);
     insns.push_back({g_copies_insns ? copies[i].data() : reinterpret_cast<InsnData>(&qemu_plugin_insn_data)(insn), bytes});
   }
   Block* block = g_process.translated(qemu_plugin_tb_vaddr(tb), insns);

@@ -105,8 +105,8 @@ std::vector<HostMap> host_maps() {
     HostMap map;
     char prot[8] = "";
     int path_at = 0;
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &map.start, &map.end, prot, &map.file_offset_bytes,
-                    &map.major, &map.minor, &map.inode, &path_at) != 7) {
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &map.start, &map.end, prot,
+                    &map.file_offset_bytes, &map.major, &map.minor, &map.inode, &path_at) != 7) {
       continue;
     }
     map.is_readable = prot[0] == 'r';
@@ -122,8 +122,8 @@ std::vector<std::string> file_maps() {
   for (const HostMap& map : host_maps()) {
     if (map.inode == 0) continue;
     std::ostringstream text;
-    text << map.start << ' ' << map.end - map.start << ' ' << map.file_offset_bytes << ' ' << map.major << ' ' << map.minor << ' ' << map.inode << ' '
-         << (1 | (map.is_writable ? 2 : 0) | 4) << ' ' << hex_of(map.path);
+    text << map.start << ' ' << map.end - map.start << ' ' << map.file_offset_bytes << ' ' << map.major << ' ' << map.minor << ' '
+         << map.inode << ' ' << (1 | (map.is_writable ? 2 : 0) | 4) << ' ' << hex_of(map.path);
     maps.push_back(text.str());
   }
   return maps;
@@ -248,8 +248,9 @@ void UserProcess::log_start(UserThread& thread) {
   if (started_) return;
   started_ = true;
   if (!parent_name_.empty()) {
-    thread.event(now, "forked", std::to_string(parent_pid_) + ' ' + parent_name_ + ' ' + std::to_string(parent_blocks_) + ' ' +
-                                    std::to_string(forked_at_) + ' ' + std::to_string(forker_));
+    thread.event(now, "forked",
+                 std::to_string(parent_pid_) + ' ' + parent_name_ + ' ' + std::to_string(parent_blocks_) + ' ' +
+                     std::to_string(forked_at_) + ' ' + std::to_string(forker_));
     return;
   }
   thread.event(now, "started", "");
@@ -264,10 +265,13 @@ void UserProcess::log_start(UserThread& thread) {
   }
   // QEMU 8.2 and later give the program a vdso, mapped without a name and, as all its code, as data that the emulator reads.
   for (const HostMap& map : host_maps()) {
-    if (map.inode != 0 || !map.path.empty() || !map.is_readable || map.is_writable || first_maps_.count(std::to_string(map.start)) != 0) continue;
+    if (map.inode != 0 || !map.path.empty() || !map.is_readable || map.is_writable || first_maps_.count(std::to_string(map.start)) != 0)
+      continue;
     const std::string copy = keep_memory(folder_, map.start, map.end - map.start);
     if (!copy.empty())
-      thread.event(now, "first_map", std::to_string(map.start) + ' ' + std::to_string(map.end - map.start) + " 0 0 0 0 5 " + hex_of("[vdso]") + " ? " + hex_of(copy));
+      thread.event(
+          now, "first_map",
+          std::to_string(map.start) + ' ' + std::to_string(map.end - map.start) + " 0 0 0 0 5 " + hex_of("[vdso]") + " ? " + hex_of(copy));
   }
 }
 
@@ -295,8 +299,8 @@ void UserProcess::become_child(unsigned vcpu) {
 
 UserThread* UserProcess::current_thread() { return tl_thread; }
 
-// The emulator restores the program counter before it leaves a block, and leaves one between two blocks with the next block's. A system call
-// is left at the instruction itself, which retires.
+// The emulator restores the program counter before it leaves a block, and leaves one between two blocks with the next block's. A system
+// call is left at the instruction itself, which retires.
 void UserProcess::note_jump(size_t program_counter) {
   UserThread* thread = tl_thread;
   if (thread == nullptr || thread->registers == nullptr || thread->tracer.current() == nullptr) return;
@@ -360,7 +364,8 @@ void UserProcess::find_stale(const Block& fresh) {
   }
 }
 
-// Passes time on a clock of work, before and after the change: the next change may be a few instructions away, and the PSB+s around each need room.
+// Passes time on a clock of work, before and after the change: the next change may be a few instructions away, and the PSB+s around each
+// need room.
 uint64_t UserProcess::change_moment() const {
   if (!work_clock().is_open() || !config_.date_changes) return read_clock();
   work_clock().pass(2 * kSyncTicks);

@@ -19,7 +19,8 @@
 
 namespace ptd::emulate {
 
-/// Returns the time of the recording: of work_clock() if that is open, else of the host's time stamp counter, or nanoseconds on a host without one.
+/// Returns the time of the recording: of work_clock() if that is open, else of the host's time stamp counter, or nanoseconds on a host
+/// without one.
 [[nodiscard]] uint64_t read_clock();
 [[nodiscard]] WorkClock& work_clock();
 
@@ -39,8 +40,8 @@ class CutFlag {
   SharedCount stopped_;
 };
 
-/// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the process;
-/// the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
+/// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the
+/// process; the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
 class UserThread {
  public:
   /// `name`: path of its files without their ending. `cut`: of its process.
@@ -74,8 +75,8 @@ class UserThread {
   int64_t call = -1;                       ///< number and arguments of the system call that is under way
   std::array<uint64_t, 6> call_args{};
   uint64_t called_at = 0;
-  const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
-  uint64_t left_at = 0;  ///< instruction before which the emulator left the block entered last; 0: it did not
+  const uint64_t* registers = nullptr;  ///< the emulator's CPU state; null where it is not known
+  uint64_t left_at = 0;                 ///< instruction before which the emulator left the block entered last; 0: it did not
 
  private:
   void publish_step(uint32_t more_flags) {
@@ -126,8 +127,8 @@ class UserProcess {
   /// The thread that calls; null if it is none of the program's.
   [[nodiscard]] static UserThread* current_thread();
 
-  /// `self` is about to end this program: by exit, exec or a signal. The others stop where they are, each before a block or in a system call,
-  /// and stay there until release(). Waits for them, within a bound; who does not stop in time has an open end. True if any stopped.
+  /// `self` is about to end this program: by exit, exec or a signal. The others stop where they are, each before a block or in a system
+  /// call, and stay there until release(). Waits for them, within a bound; who does not stop in time has an open end. True if any stopped.
   bool hold_others(const UserThread* self);
   void release() { holding_ = false; }
   [[nodiscard]] bool is_holding() const { return holding_.load(std::memory_order_relaxed); }
@@ -167,7 +168,7 @@ class UserProcess {
     std::array<std::byte, 4096> bytes{};
     std::array<bool, 4096> known{};
     std::array<bool, 4096> logged{};  ///< since a file was last shown there
-    std::vector<Block*> blocks;  ///< that have bytes in it
+    std::vector<Block*> blocks;       ///< that have bytes in it
   };
   UserThread* add_thread(unsigned vcpu);
   template <class Stopped>

@@ -13,10 +13,10 @@ namespace ptd::emulate {
 /// What a frame carries.
 enum class GuestFrame : uint8_t {
   // To the machine:
-  input = 1,     ///< bytes of standard input
-  input_end,     ///< standard input ended
-  signal,        ///< a signal for the program: its number as one byte
-  window,        ///< the terminal's new size: rows, columns, as little-endian u16
+  input = 1,  ///< bytes of standard input
+  input_end,  ///< standard input ended
+  signal,     ///< a signal for the program: its number as one byte
+  window,     ///< the terminal's new size: rows, columns, as little-endian u16
   // From the machine:
   output = 32,   ///< bytes of standard output
   error_output,  ///< bytes of standard error

@@ -7,7 +7,8 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr std::string_view kNames[] = {"program", "word", "variable", "folder", "work", "guest", "modules", "event", "terminal", "rows", "columns", "trace"};
+constexpr std::string_view kNames[] = {"program", "word",  "variable", "folder", "work",    "guest",
+                                       "modules", "event", "terminal", "rows",   "columns", "trace"};
 
 bool is_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -15,7 +16,9 @@ bool is_name(std::string_view text) {
   });
 }
 
-bool is_known(std::string_view name) { return ("," + std::string(kKernelEvents) + ",").find("," + std::string(name) + ",") != std::string::npos; }
+bool is_known(std::string_view name) {
+  return ("," + std::string(kKernelEvents) + ",").find("," + std::string(name) + ",") != std::string::npos;
+}
 
 template <class T>
 bool take_count(std::string_view text, T& value) {
@@ -55,7 +58,9 @@ Result<std::vector<KernelEvent>> parse_kernel_events(const std::string& text) {
 
 std::string to_text(const GuestConfig& config) {
   std::string text;
-  const auto add = [&text](std::string_view name, const std::string& value) { text.append(name).append("=").append(value).push_back('\0'); };
+  const auto add = [&text](std::string_view name, const std::string& value) {
+    text.append(name).append("=").append(value).push_back('\0');
+  };
   add("program", config.program);
   for (const std::string& word : config.words) add("word", word);
   for (const std::string& variable : config.variables) add("variable", variable);
@@ -85,13 +90,27 @@ std::optional<GuestConfig> guest_config_from(std::string_view text) {
     unsigned stream = 0;
     bool good = true;
     switch (which) {
-      case 0: config.program = value; break;
-      case 1: config.words.push_back(value); break;
-      case 2: config.variables.push_back(value); break;
-      case 3: config.folder = value; break;
-      case 4: config.work = value; break;
-      case 5: config.guest = value; break;
-      case 6: config.modules = value; break;
+      case 0:
+        config.program = value;
+        break;
+      case 1:
+        config.words.push_back(value);
+        break;
+      case 2:
+        config.variables.push_back(value);
+        break;
+      case 3:
+        config.folder = value;
+        break;
+      case 4:
+        config.work = value;
+        break;
+      case 5:
+        config.guest = value;
+        break;
+      case 6:
+        config.modules = value;
+        break;
       case 7: {
         Result<KernelEvent> event = parse_event(value);
         good = event.ok();
@@ -102,10 +121,17 @@ std::optional<GuestConfig> guest_config_from(std::string_view text) {
         good = take_count(value, stream) && stream < 3;
         if (good) config.terminal[stream] = true;
         break;
-      case 9: good = take_count(value, config.rows); break;
-      case 10: good = take_count(value, config.columns); break;
-      case 11: good = take_count(value, config.trace_config); break;
-      default: return std::nullopt;
+      case 9:
+        good = take_count(value, config.rows);
+        break;
+      case 10:
+        good = take_count(value, config.columns);
+        break;
+      case 11:
+        good = take_count(value, config.trace_config);
+        break;
+      default:
+        return std::nullopt;
     }
     if (!good) return std::nullopt;
   }

@@ -16,7 +16,8 @@ namespace ptd::emulate {
 namespace {
 
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
-constexpr uint64_t kFirstRoomBytes = 4 * 1024, kRoomBytes = 64 * 1024;  // given a place on the disk at once: a log's first part, and at most
+// Given a place on the disk at once: a log's first part, and at most.
+constexpr uint64_t kFirstRoomBytes = 4 * 1024, kRoomBytes = 64 * 1024;
 constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the process's memory, at most
 
 SharedCount g_used;

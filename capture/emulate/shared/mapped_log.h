@@ -13,9 +13,9 @@ namespace ptd::emulate {
 inline constexpr uint64_t kMappedLogHeaderBytes = 4096, kMappedLogOwnerAt = 64;
 
 /// Layout: kMappedLogHeaderBytes, whose first 8 bytes say how many bytes of data follow, whose next 8 are not 0 if data is missing after
-/// them, and whose rest from kMappedLogOwnerAt on is the owner's; then the data. No descriptor stays open: the program that is traced shares
-/// the process and may close any. What is mapped at once lasts for nearly every log, so that a program may change its root, its user and its
-/// limits meanwhile; pages that are full leave the process's memory. One thread at a time.
+/// them, and whose rest from kMappedLogOwnerAt on is the owner's; then the data. No descriptor stays open: the program that is traced
+/// shares the process and may close any. What is mapped at once lasts for nearly every log, so that a program may change its root, its user
+/// and its limits meanwhile; pages that are full leave the process's memory. One thread at a time.
 class MappedLog {
  public:
   MappedLog() = default;
@@ -39,7 +39,9 @@ class MappedLog {
   void close();
   [[nodiscard]] uint64_t size() const { return size_; }
   /// Where the owner's part of the header is mapped, zeros at first; null if the file is not open.
-  [[nodiscard]] std::byte* owner_area() const { return header_ != nullptr ? reinterpret_cast<std::byte*>(header_) + kMappedLogOwnerAt : nullptr; }
+  [[nodiscard]] std::byte* owner_area() const {
+    return header_ != nullptr ? reinterpret_cast<std::byte*>(header_) + kMappedLogOwnerAt : nullptr;
+  }
 
  private:
   bool append_slowly(Bytes bytes);

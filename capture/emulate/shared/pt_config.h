@@ -8,7 +8,8 @@
 namespace ptd::emulate {
 
 /// Bits of the config: the kernel's sysfs format files of intel_pt.
-inline constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800, kConfigBranch = 0x2000;
+inline constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800,
+                          kConfigBranch = 0x2000;
 inline constexpr uint64_t kMtcFreqBits = 0x3c000;
 
 /// `psb_period` is PSBFreq: a PSB every 2^(psb_period + 11) bytes.

@@ -15,27 +15,30 @@
 namespace ptd::emulate {
 namespace {
 
-/// Calls that libraries and runtimes try at the start of any program, and do without: glibc clone3, rseq, set_robust_list and fchmodat2; libnuma
-/// get_mempolicy; V8 pkey_alloc. docs/RECORDING.md lists them.
+/// Calls that libraries and runtimes try at the start of any program, and do without: glibc clone3, rseq, set_robust_list and fchmodat2;
+/// libnuma get_mempolicy; V8 pkey_alloc. docs/RECORDING.md lists them.
 constexpr std::string_view kDoneWithout[] = {"clone3", "fchmodat2", "get_mempolicy", "pkey_alloc", "rseq", "set_robust_list"};
 
-/// Flags of clone() that Linux refuses: all of `set` without any of `clear` (linux kernel/fork.c "copy_process", "kernel_clone"; kernel/nsproxy.c
-/// "copy_namespaces").
+/// Flags of clone() that Linux refuses: all of `set` without any of `clear` (linux kernel/fork.c "copy_process", "kernel_clone";
+/// kernel/nsproxy.c "copy_namespaces").
 struct InvalidFlags {
   uint64_t set, clear;
 };
 constexpr uint64_t kPidfd = 0x1000;  // linux "CLONE_PIDFD", which old C libraries do not have
 constexpr InvalidFlags kInvalidFlags[] = {
-    {CLONE_THREAD, CLONE_SIGHAND},     {CLONE_SIGHAND, CLONE_VM},          {CLONE_NEWNS | CLONE_FS, 0},
-    {CLONE_NEWUSER | CLONE_FS, 0},     {CLONE_NEWUSER | CLONE_THREAD, 0},  {CLONE_NEWPID | CLONE_THREAD, 0},
-    {CLONE_NEWIPC | CLONE_SYSVSEM, 0}, {kPidfd | CLONE_DETACHED, 0},       {kPidfd | CLONE_PARENT_SETTID, 0},
+    {CLONE_THREAD, CLONE_SIGHAND},     {CLONE_SIGHAND, CLONE_VM},         {CLONE_NEWNS | CLONE_FS, 0},
+    {CLONE_NEWUSER | CLONE_FS, 0},     {CLONE_NEWUSER | CLONE_THREAD, 0}, {CLONE_NEWPID | CLONE_THREAD, 0},
+    {CLONE_NEWIPC | CLONE_SYSVSEM, 0}, {kPidfd | CLONE_DETACHED, 0},      {kPidfd | CLONE_PARENT_SETTID, 0},
 };
 
-// The part of clone()'s flags that qemu-user refuses (linux-user/syscall.c "do_fork"): it runs threads, and processes as of fork() and vfork().
+// The part of clone()'s flags that qemu-user refuses (linux-user/syscall.c "do_fork"): it runs threads, and processes as of fork() and
+// vfork().
 std::string refused_clone(uint64_t flags) {
   constexpr uint64_t kAny = CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_IO;
   constexpr uint64_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
-  const auto is_invalid = [flags](const InvalidFlags& invalid) { return (flags & invalid.set) == invalid.set && (flags & invalid.clear) == 0; };
+  const auto is_invalid = [flags](const InvalidFlags& invalid) {
+    return (flags & invalid.set) == invalid.set && (flags & invalid.clear) == 0;
+  };
   if (std::ranges::any_of(kInvalidFlags, is_invalid)) return {};
   const uint64_t exit_signal = flags & CSIGNAL, asked = flags & UINT32_MAX & ~uint64_t{CSIGNAL};
   uint64_t sharing = asked & ~kAny;
@@ -61,7 +64,8 @@ constexpr RefusedOption kRefusedOptions[] = {
 std::string refused_prctl(const ReturnedCall& call) {
   for (const RefusedOption& refused : kRefusedOptions) {
     const bool valid = call.args[1] >= refused.first_value && call.args[1] <= refused.last_value;
-    if (call.args[0] == refused.option && valid && (refused.aarch64 || call.machine != kMachineAarch64)) return "prctl(" + std::string(refused.name) + ")";
+    if (call.args[0] == refused.option && valid && (refused.aarch64 || call.machine != kMachineAarch64))
+      return "prctl(" + std::string(refused.name) + ")";
   }
   return {};
 }

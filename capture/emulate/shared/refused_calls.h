@@ -15,8 +15,8 @@ struct ReturnedCall {
   int64_t result = 0;
 };
 
-/// Returns a short description of a call that the emulator refused. "" if it did not, if Linux refuses the call too, or if it is one that C libraries
-/// and runtimes try, and do without.
+/// Returns a short description of a call that the emulator refused. "" if it did not, if Linux refuses the call too, or if it is one that C
+/// libraries and runtimes try, and do without.
 [[nodiscard]] std::string refused_call(const ReturnedCall& call);
 
 }  // namespace ptd::emulate

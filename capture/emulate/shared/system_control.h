@@ -5,14 +5,14 @@
 
 namespace ptd::emulate {
 
-/// x86-64: long NOPs with a displacement that no compiler writes, 0f 1f 80 CC 'D' 'T' 'P'; RAX is the command's argument. A64: MOVZ XZR with a
-/// value that no compiler writes, and without an argument.
+/// x86-64: long NOPs with a displacement that no compiler writes, 0f 1f 80 CC 'D' 'T' 'P'; RAX is the command's argument. A64: MOVZ XZR
+/// with a value that no compiler writes, and without an argument.
 enum class SystemCommand : uint8_t {
   start = 1,  ///< trace all cpus from here on; argument: address of the interrupt descriptor table (SIDT)
   stop = 2,   ///< end the trace of all cpus
 };
-inline constexpr uint32_t kControlTag = 0x50544400;     // x86-64: the displacement without the command
-inline constexpr uint32_t kControlMovz = 0xd2ea881f;    // A64: movz xzr, #0x5440, lsl #48; the command is in bits 5 to 8
+inline constexpr uint32_t kControlTag = 0x50544400;   // x86-64: the displacement without the command
+inline constexpr uint32_t kControlMovz = 0xd2ea881f;  // A64: movz xzr, #0x5440, lsl #48; the command is in bits 5 to 8
 
 #if defined(__aarch64__)
 inline void tell_tracer_start(uint64_t) { asm volatile(".inst %c0" : : "i"(kControlMovz | 1U << 5) : "memory"); }

@@ -72,9 +72,9 @@ struct ThreadEnd {
   bool unknown = false;  ///< the process was killed: how much ran of the block that was entered last is not known
 };
 
-/// Completes the logs STEM.pt and STEM.truth of a thread that is gone: adds the branches that wait and the end of tracing. If the thread was
-/// killed in a block, or its logs are cut, tracing ends before that block: more may have run. A log that cannot be completed (full disk) says
-/// that it is cut. Safe to repeat.
+/// Completes the logs STEM.pt and STEM.truth of a thread that is gone: adds the branches that wait and the end of tracing. If the thread
+/// was killed in a block, or its logs are cut, tracing ends before that block: more may have run. A log that cannot be completed (full
+/// disk) says that it is cut. Safe to repeat.
 [[nodiscard]] ThreadEnd complete_thread(const std::string& stem, bool has_truth);
 
 }  // namespace ptd::emulate

@@ -63,8 +63,8 @@ std::string dynamic_linker_of(const std::string& path) {
       const uint64_t entry = table + i * kEntryBytes;
       uint32_t type = 0;
       if (!read_at(fd, entry, &type, sizeof type)) break;
-      found = type == kInterpreter && read_at(fd, entry + kOffsetAt, &offset, sizeof offset) && read_at(fd, entry + kSizeAt, &size, sizeof size) &&
-              size < name.size() && read_at(fd, offset, name.data(), size);
+      found = type == kInterpreter && read_at(fd, entry + kOffsetAt, &offset, sizeof offset) &&
+              read_at(fd, entry + kSizeAt, &size, sizeof size) && size < name.size() && read_at(fd, offset, name.data(), size);
     }
   }
   if (fd >= 0) close(fd);
@@ -168,7 +168,8 @@ void exec_emulated(const EmulatorCommand& command, const std::string& path, std:
     words.insert(words.end(), {"-0", program.before.front(), file});
     words.insert(words.end(), program.before.begin() + 1, program.before.end());
   } else {
-    words.insert(words.end(), {"-0", argv.empty() ? "" : argv.front(), file});  // as the kernel (Linux 5.18) gives an empty name to a program without any
+    // As the kernel (Linux 5.18) gives an empty name to a program without any.
+    words.insert(words.end(), {"-0", argv.empty() ? "" : argv.front(), file});
   }
   if (!argv.empty()) words.insert(words.end(), argv.begin() + 1, argv.end());
   std::vector<char*> pointers;

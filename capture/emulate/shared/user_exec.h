@@ -28,10 +28,11 @@ enum class ExecKind : unsigned char {
 [[nodiscard]] std::string head_of(const std::string& path);
 /// The machine of the 64-bit program that execve(path, ...) would run; 0 for anything else.
 [[nodiscard]] uint16_t machine_of(const std::string& path);
-/// The interpreter that a script or a program of this machine names and that cannot be run, also that of an interpreter; "" if there is no such
-/// thing.
+/// The interpreter that a script or a program of this machine names and that cannot be run, also that of an interpreter; "" if there is no
+/// such thing.
 [[nodiscard]] std::string missing_interpreter(const std::string& path);
-/// The dynamic linker that the program which execve(path, ...) would run asks for, if it is neither on this machine nor below QEMU_LD_PREFIX; else "".
+/// The dynamic linker that the program which execve(path, ...) would run asks for, if it is neither on this machine nor below
+/// QEMU_LD_PREFIX; else "".
 [[nodiscard]] std::string missing_linker(const std::string& path);
 /// What execve(path, ...) would run, seen from an emulator of `machine`.
 [[nodiscard]] ExecKind exec_kind(const std::string& path, uint16_t machine);

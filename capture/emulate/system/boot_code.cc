@@ -54,7 +54,10 @@ std::vector<BootCode::Piece> BootCode::sort_log(Bytes log) {
       page->known[at] = true;
       page->bytes[at] = code[i];
     }
-    if (changed < past) changes_.push_back({head[0], head[1] + changed, {code.begin() + static_cast<std::ptrdiff_t>(changed), code.begin() + static_cast<std::ptrdiff_t>(past)}});
+    if (changed < past)
+      changes_.push_back({head[0],
+                          head[1] + changed,
+                          {code.begin() + static_cast<std::ptrdiff_t>(changed), code.begin() + static_cast<std::ptrdiff_t>(past)}});
   }
   changes_.insert(changes_.begin(), std::make_move_iterator(early.begin()), std::make_move_iterator(early.end()));
   return first;

@@ -15,14 +15,14 @@
 
 namespace ptd::emulate {
 
-/// The copy of the kernel's code is from after the boot. What ran at an address first is written to the copy, so that it becomes the code at the
-/// start; what the copy has no place for (init code, which the kernel frees) gives records at the start. Each later change of the log gives a record
-/// at its time. Not thread-safe.
+/// The copy of the kernel's code is from after the boot. What ran at an address first is written to the copy, so that it becomes the code
+/// at the start; what the copy has no place for (init code, which the kernel frees) gives records at the start. Each later change of the
+/// log gives a record at its time. Not thread-safe.
 class BootCode {
  public:
   using Sink = std::function<Status(const perfio::TextPokeRecord& poke, uint64_t time_ns)>;
-  /// Changes the copy `core`. `to_ns` converts the log's times to those of records. A log that does not exist is empty, and the copy stays as it is
-  /// then. Errors: of the file system; of the copy.
+  /// Changes the copy `core`. `to_ns` converts the log's times to those of records. A log that does not exist is empty, and the copy stays
+  /// as it is then. Errors: of the file system; of the copy.
   static Result<BootCode> open(const std::string& log, const std::string& core, std::function<uint64_t(uint64_t)> to_ns);
 
   /// Passes the changes before `time_ns`, as TEXT_POKE records. Errors: of the sink.

@@ -21,8 +21,8 @@ class ArchiveWriter {
   void add(const std::string& name, unsigned mode, const std::string& content) {
     // magic, ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
     std::array<char, 111> head{};
-    (void)std::snprintf(head.data(), head.size(), "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", ++inode_, mode, 0U, 0U, 1U, 0U,
-                        static_cast<unsigned>(content.size()), 0U, 0U, 0U, 0U, static_cast<unsigned>(name.size() + 1), 0U);
+    (void)std::snprintf(head.data(), head.size(), "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x", ++inode_, mode, 0U, 0U, 1U,
+                        0U, static_cast<unsigned>(content.size()), 0U, 0U, 0U, 0U, static_cast<unsigned>(name.size() + 1), 0U);
     put(head.data());
     put(name + '\0');
     pad();
@@ -54,7 +54,8 @@ Result<std::string> content_of(const std::string& path) {
 
 }  // namespace
 
-Status write_guest_archive(const std::string& path, const std::string& guest, const std::string& config, const std::vector<std::string>& modules) {
+Status write_guest_archive(const std::string& path, const std::string& guest, const std::string& config,
+                           const std::vector<std::string>& modules) {
   ArchiveWriter archive(path);
   for (const char* folder : {"dev", "proc", "sys", "modules"}) archive.add(folder, S_IFDIR | 0755, {});
   const Result<std::string> init = content_of(guest);

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* advice(emulators::MachineArch arch) {
-  return arch == emulators::MachineArch::arm64 ? "ptdecode emulator fetch --machine arm64" : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
+  return arch == emulators::MachineArch::arm64 ? "ptdecode emulator fetch --machine arm64"
+                                               : "apt install linux-image-amd64, or without root: ptdecode emulator fetch";
 }
 
 struct EarlyModule {
@@ -29,9 +30,18 @@ struct EarlyModule {
   bool needed;
 };
 // In the order of loading. Those that are not needed do not exist in every release, or only make the machine better.
-constexpr EarlyModule kEarlyModules[] = {{"virtio_ring", true},  {"virtio", true},            {"virtio_pci_legacy_dev", false}, {"virtio_pci_modern_dev", false},
-                                         {"virtio_pci", true},   {"virtio_console", true}, {"netfs", false},                 {"fscache", false},
-                                         {"9pnet", true},        {"9pnet_virtio", true},   {"9p", true},                     {"overlay", false}};
+constexpr EarlyModule kEarlyModules[] = {{"virtio_ring", true},
+                                         {"virtio", true},
+                                         {"virtio_pci_legacy_dev", false},
+                                         {"virtio_pci_modern_dev", false},
+                                         {"virtio_pci", true},
+                                         {"virtio_console", true},
+                                         {"netfs", false},
+                                         {"fscache", false},
+                                         {"9pnet", true},
+                                         {"9pnet_virtio", true},
+                                         {"9p", true},
+                                         {"overlay", false}};
 
 /// Folders where the modules of an image may be: as installed, or next to an unpacked package's boot/.
 std::string modules_of(const std::string& image, const std::string& release) {
@@ -63,7 +73,8 @@ std::string module_name(const fs::path& file) {
 }
 
 bool is_plain_release(const std::string& release) {
-  return std::all_of(release.begin(), release.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(".-_+~", c) != nullptr; });
+  return std::all_of(release.begin(), release.end(),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr(".-_+~", c) != nullptr; });
 }
 
 std::string release_of_arm_image(const std::string& path) {
@@ -75,7 +86,8 @@ std::string release_of_arm_image(const std::string& path) {
   const bool compressed = content.compare(4, kZboot.size(), kZboot) == 0 || content.starts_with(kGzip);
   const std::string name = fs::path(path).filename().string();
   constexpr std::string_view kPrefix = "vmlinuz-";
-  if (compressed) return name.starts_with(kPrefix) && is_plain_release(name.substr(kPrefix.size())) ? name.substr(kPrefix.size()) : std::string();
+  if (compressed)
+    return name.starts_with(kPrefix) && is_plain_release(name.substr(kPrefix.size())) ? name.substr(kPrefix.size()) : std::string();
   if (content.compare(kMagicAt, kMagic.size(), kMagic) != 0) return {};
   content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   for (size_t at = content.find(kBanner); at != std::string::npos; at = content.find(kBanner, at + 1)) {
@@ -106,7 +118,8 @@ KernelSearch default_kernel_search(const std::string& given, emulators::MachineA
   utsname system{};
   (void)uname(&system);
   KernelSearch search{given, system.release, {"/boot"}, arch};
-  for (const std::string& fetched : emulators::list_fetched_kernels(emulators::built_emulators())) search.folders.push_back(fetched + "/boot");
+  for (const std::string& fetched : emulators::list_fetched_kernels(emulators::built_emulators()))
+    search.folders.push_back(fetched + "/boot");
   return search;
 }
 
@@ -117,23 +130,39 @@ Result<KernelImage> find_kernel(const KernelSearch& search) {
       return system_error("--kernel: cannot read " + search.given, ErrorCode::permission_denied, number);
     }
     KernelImage kernel{search.given, release_of_image(search.given, search.arch), {}};
-    if (kernel.release.empty()) return Error{ErrorCode::bad_option, "--kernel: " + search.given + (search.arch == emulators::MachineArch::arm64 ? " is not an Image of Linux for arm64" : " is not a bzImage of Linux for x86"), 0};
+    if (kernel.release.empty())
+      return Error{
+          ErrorCode::bad_option,
+          "--kernel: " + search.given +
+              (search.arch == emulators::MachineArch::arm64 ? " is not an Image of Linux for arm64" : " is not a bzImage of Linux for x86"),
+          0};
     kernel.modules = modules_of(kernel.path, kernel.release);
     if (!kernel.modules.empty()) return kernel;
-    return Error{ErrorCode::missing_part,
-                 "--kernel: the modules of " + search.given + " are missing: lib/modules/" + kernel.release + " next to its folder, or in /", 0};
+    return Error{
+        ErrorCode::missing_part,
+        "--kernel: the modules of " + search.given + " are missing: lib/modules/" + kernel.release + " next to its folder, or in /", 0};
   }
   std::string unusable;
   for (const std::string& folder : search.folders) {
     std::vector<std::string> images = images_in(folder);
-    std::stable_partition(images.begin(), images.end(), [&](const std::string& image) { return image.ends_with("/vmlinuz-" + search.running); });
+    std::stable_partition(images.begin(), images.end(),
+                          [&](const std::string& image) { return image.ends_with("/vmlinuz-" + search.running); });
     for (const std::string& image : images) {
       const std::string release = release_of_image(image, search.arch), modules = release.empty() ? "" : modules_of(image, release);
       if (!modules.empty()) return KernelImage{image, release, modules};
-      if (unusable.empty()) unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable" : release.empty() ? (search.arch == emulators::MachineArch::arm64 ? " is not a kernel for arm64" : " is not a kernel for x86-64") : " has no modules");
+      if (unusable.empty())
+        unusable = image + (access(image.c_str(), R_OK) != 0 ? " is not readable"
+                            : release.empty()                ? (search.arch == emulators::MachineArch::arm64 ? " is not a kernel for arm64"
+                                                                                                             : " is not a kernel for x86-64")
+                                                             : " has no modules");
     }
   }
-  return Error{ErrorCode::missing_program, (unusable.empty() ? std::string(search.arch == emulators::MachineArch::arm64 ? "no arm64 kernel" : "no kernel") + " to boot was found in /boot" : unusable) + ": " + advice(search.arch) + "; or name one with --kernel", 0};
+  return Error{ErrorCode::missing_program,
+               (unusable.empty() ? std::string(search.arch == emulators::MachineArch::arm64 ? "no arm64 kernel" : "no kernel") +
+                                       " to boot was found in /boot"
+                                 : unusable) +
+                   ": " + advice(search.arch) + "; or name one with --kernel",
+               0};
 }
 
 Result<std::vector<std::string>> early_modules(const KernelImage& kernel, emulators::MachineArch arch) {
@@ -148,7 +177,10 @@ Result<std::vector<std::string>> early_modules(const KernelImage& kernel, emulat
   for (const EarlyModule& module : kEarlyModules) {
     const auto file = files.find(module.name);
     if (file == files.end() && module.needed)
-      return Error{ErrorCode::unsupported, kernel.path + ": the kernel has no module " + module.name + ", by which the emulated machine reads the host's files; " + advice(arch), 0};
+      return Error{ErrorCode::unsupported,
+                   kernel.path + ": the kernel has no module " + module.name + ", by which the emulated machine reads the host's files; " +
+                       advice(arch),
+                   0};
     if (file != files.end() && !file->second.empty()) found.push_back(file->second);
   }
   return found;

@@ -26,8 +26,8 @@ struct KernelSearch {
 /// Searches /boot, and below the folder of built emulators what `ptdecode emulator fetch` has unpacked.
 [[nodiscard]] KernelSearch default_kernel_search(const std::string& given, emulators::MachineArch arch = emulators::MachineArch::x86_64);
 
-/// Returns the given image, else the running kernel's, else the newest one of the first folder that has a usable one. Errors: bad_option for a
-/// given image that is none, missing_part without modules; missing_program names what helps if there is none.
+/// Returns the given image, else the running kernel's, else the newest one of the first folder that has a usable one. Errors: bad_option
+/// for a given image that is none, missing_part without modules; missing_program names what helps if there is none.
 [[nodiscard]] Result<KernelImage> find_kernel(const KernelSearch& search);
 
 /// Returns the release of a kernel image, or "" for other files. A bzImage has it in its header ([Linux] Documentation/arch/x86/boot.rst,
@@ -37,6 +37,7 @@ struct KernelSearch {
 
 /// The files of the modules that the machine needs before it has the host's files, in the order of loading. Errors: unsupported if the
 /// kernel has no driver for them.
-[[nodiscard]] Result<std::vector<std::string>> early_modules(const KernelImage& kernel, emulators::MachineArch arch = emulators::MachineArch::x86_64);
+[[nodiscard]] Result<std::vector<std::string>> early_modules(const KernelImage& kernel,
+                                                             emulators::MachineArch arch = emulators::MachineArch::x86_64);
 
 }  // namespace ptd::emulate

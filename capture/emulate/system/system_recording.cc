@@ -70,8 +70,8 @@ AuxtraceInfoRecord info_of(std::map<std::string, uint64_t> summary, const TimeCo
   return info;
 }
 
-/// The host's numbers of a file that the machine has mapped, whose own device and inode mean nothing here. Files that the machine has changed,
-/// and those of its own file systems, stay as they are.
+/// The host's numbers of a file that the machine has mapped, whose own device and inode mean nothing here. Files that the machine has
+/// changed, and those of its own file systems, stay as they are.
 class HostFiles {
  public:
   explicit HostFiles(const std::string& changed_files) {
@@ -101,7 +101,8 @@ class HostFiles {
 class Joiner {
  public:
   /// `aux_flags`: of each AUX record.
-  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<TraceChunk> chunks, const HostFiles& files, BootCode& boot, uint64_t aux_flags)
+  Joiner(PerfWriter& writer, const std::vector<EventAttr>& attrs, std::vector<TraceChunk> chunks, const HostFiles& files, BootCode& boot,
+         uint64_t aux_flags)
       : writer_(writer), attrs_(attrs), chunks_(std::move(chunks)), files_(files), boot_(boot), aux_flags_(aux_flags) {
     std::stable_sort(chunks_.begin(), chunks_.end(), [](const TraceChunk& a, const TraceChunk& b) { return a.end_ns < b.end_ns; });
   }
@@ -217,19 +218,24 @@ Result<TimeConvRecord> clock_of(const std::string& path) {
       !status) {
     return status.error();
   }
-  if (clock.time_mult == 0) return Error{ErrorCode::missing_part, "the emulated machine's clock was not stable: its records cannot be dated", 0};
+  if (clock.time_mult == 0)
+    return Error{ErrorCode::missing_part, "the emulated machine's clock was not stable: its records cannot be dated", 0};
   return clock;
 }
 
 class SystemRecording {
  public:
   explicit SystemRecording(const SystemRecordingOptions& options)
-      : options_(options), guest_(options.work + "/guest"), values_(read_summary(options.work + "/summary")), arm64_(values_["arm64"] != 0) {}
+      : options_(options),
+        guest_(options.work + "/guest"),
+        values_(read_summary(options.work + "/summary")),
+        arm64_(values_["arm64"] != 0) {}
 
   Result<SystemSummary> write() {
     if (values_.empty()) return Error{ErrorCode::missing_part, "the emulator recorded nothing: the program was not started", 0};
     if (values_["failed_writes"] != 0)
-      return Error{ErrorCode::no_space, "cannot write the trace to " + options_.work + ": the disk is full, or a limit of the file size is reached", 0};
+      return Error{ErrorCode::no_space,
+                   "cannot write the trace to " + options_.work + ": the disk is full, or a limit of the file size is reached", 0};
     const Result<TimeConvRecord> clock = clock_of(guest_ + "/recording");
     if (!clock) return clock.error();
     clock_ = *clock;
@@ -277,7 +283,9 @@ class SystemRecording {
     }
     Result<std::shared_ptr<const MappedFile>> log = MappedFile::open(path + ".log");
     if (!log) return log.error();
-    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {}, {true, options_.sync_bytes, options_.ete}); !status)
+    if (Status status = encode_etm((*log)->bytes(), lookup(), 0, {path + ".etm", path + ".truth"}, [](Bytes) {},
+                                   {true, options_.sync_bytes, options_.ete});
+        !status)
       return status;
     Result<std::shared_ptr<const MappedFile>> packets = MappedFile::open(path + ".etm");
     if (!packets) return packets.error();
@@ -310,7 +318,8 @@ class SystemRecording {
     if (!writer) return writer.error();
     if (Status status = (*writer)->add_auxtrace_info(info); !status) return status;
     const HostFiles files(guest_ + "/changed_files");
-    Result<BootCode> boot = BootCode::open(options_.work + "/code", guest_ + "/recording/kcore_dir/kcore", [this](uint64_t tsc) { return to_ns(clock_, tsc); });
+    Result<BootCode> boot =
+        BootCode::open(options_.work + "/code", guest_ + "/recording/kcore_dir/kcore", [this](uint64_t tsc) { return to_ns(clock_, tsc); });
     if (!boot) return boot.error();
     Joiner joiner(**writer, options.attrs, chunks_, files, *boot, arm64_ ? kAuxFormatRaw : 0);
     if (Status status = (*reader)->read([&](const Record& record) { return joiner.on_record(record); }); !status) return status;
@@ -362,7 +371,9 @@ class SystemRecording {
 }  // namespace
 
 uint64_t to_ns(const TimeConvRecord& clock, uint64_t tsc) {
-  return TimeConversion{static_cast<uint16_t>(clock.time_shift), static_cast<uint32_t>(clock.time_mult), clock.time_zero}.to_ns(Tsc{tsc}).value;
+  return TimeConversion{static_cast<uint16_t>(clock.time_shift), static_cast<uint32_t>(clock.time_mult), clock.time_zero}
+      .to_ns(Tsc{tsc})
+      .value;
 }
 
 std::map<std::string, uint64_t> read_summary(const std::string& path) {

@@ -42,10 +42,18 @@ struct MachineKind {
   std::initializer_list<const char*> words;
   const char* console;
 };
-const MachineKind kX86 = {MachineArch::x86_64, "ptdecode-emulate-system.so", "ptdecode-guest", "qemu-system-x86",
-                          {"-machine", "pc", "-cpu", "Skylake-Client-v1"}, "console=ttyS0 vdso=0 vdso32=0"};
-const MachineKind kArm64 = {MachineArch::arm64, "ptdecode-emulate-system-arm.so", "ptdecode-guest-arm64", "qemu-system-arm",
-                            {"-machine", "virt,gic-version=3", "-cpu", "max"}, "console=ttyAMA0 vdso=0"};
+const MachineKind kX86 = {MachineArch::x86_64,
+                          "ptdecode-emulate-system.so",
+                          "ptdecode-guest",
+                          "qemu-system-x86",
+                          {"-machine", "pc", "-cpu", "Skylake-Client-v1"},
+                          "console=ttyS0 vdso=0 vdso32=0"};
+const MachineKind kArm64 = {MachineArch::arm64,
+                            "ptdecode-emulate-system-arm.so",
+                            "ptdecode-guest-arm64",
+                            "qemu-system-arm",
+                            {"-machine", "virt,gic-version=3", "-cpu", "max"},
+                            "console=ttyAMA0 vdso=0"};
 
 /// What a machine needs, where it was found.
 struct SystemParts {
@@ -69,25 +77,53 @@ std::string quoted(const std::string& text) {
 std::string plugin_option(const SystemOptions& options, const SystemParts& parts, const std::string& work) {
   if (parts.kind.arch == MachineArch::arm64) return quoted(parts.plugin) + ",out=" + quoted(work);
   const PtEncoderOptions& pt = options.pt;
-  return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) + ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
-         ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) + ",cyc=" + on_off(pt.cyc) +
-         ",cyc_threshold=" + std::to_string(pt.cyc_threshold) + ",psb_bytes=" + std::to_string(pt.psb_period_bytes);
+  return quoted(parts.plugin) + ",out=" + quoted(work) + ",boot=" + on_off(options.boot) +
+         ",truth=" + on_off(!options.truth_folder.empty()) + ",retcomp=" + on_off(pt.return_compression) +
+         ",long_tnt=" + on_off(pt.long_tnt) + ",mtc=" + on_off(pt.mtc) + ",mtc_period=" + std::to_string(pt.mtc_period) +
+         ",cyc=" + on_off(pt.cyc) + ",cyc_threshold=" + std::to_string(pt.cyc_threshold) +
+         ",psb_bytes=" + std::to_string(pt.psb_period_bytes);
 }
 
-// One thread runs all cpus, and time is the number of executed instructions: the plugin's clock is then the guest's. While all cpus are idle,
-// time jumps to the next timer.
+// One thread runs all cpus, and time is the number of executed instructions: the plugin's clock is then the guest's. While all cpus are
+// idle, time jumps to the next timer.
 Words emulator_words(const SystemOptions& options, const SystemParts& parts, const GuestConfig& config, int channel) {
   const std::string& work = config.work;
   const auto share = [](const std::string& name, const std::string& path, bool writable) {
-    return Words{"-fsdev", "local,id=" + name + ",path=" + quoted(path) + ",security_model=none,multidevs=remap" + (writable ? "" : ",readonly=on"),
+    return Words{"-fsdev",
+                 "local,id=" + name + ",path=" + quoted(path) + ",security_model=none,multidevs=remap" + (writable ? "" : ",readonly=on"),
                  "-device", "virtio-9p-pci,fsdev=" + name + ",mount_tag=" + name};
   };
-  Words words = {parts.emulator, "-m", std::to_string(options.memory_bytes >> 20) + "M", "-smp",
-                 std::to_string(options.cpus), "-accel", "tcg,thread=single,tb-size=512", "-icount", "shift=3,sleep=off", "-rtc", "clock=vm",
-                 "-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:" + quoted(work) + "/console", "-kernel", parts.kernel.path, "-initrd",
-                 work + "/initramfs", "-append", std::string(parts.kind.console) + " quiet panic=-1",
-                 "-device", "virtio-serial-pci", "-chardev", "socket,id=channel,fd=" + std::to_string(channel), "-device",
-                 std::string("virtserialport,chardev=channel,name=") + kGuestPort, "-plugin", plugin_option(options, parts, work)};
+  Words words = {parts.emulator,
+                 "-m",
+                 std::to_string(options.memory_bytes >> 20) + "M",
+                 "-smp",
+                 std::to_string(options.cpus),
+                 "-accel",
+                 "tcg,thread=single,tb-size=512",
+                 "-icount",
+                 "shift=3,sleep=off",
+                 "-rtc",
+                 "clock=vm",
+                 "-nodefaults",
+                 "-display",
+                 "none",
+                 "-no-reboot",
+                 "-serial",
+                 "file:" + quoted(work) + "/console",
+                 "-kernel",
+                 parts.kernel.path,
+                 "-initrd",
+                 work + "/initramfs",
+                 "-append",
+                 std::string(parts.kind.console) + " quiet panic=-1",
+                 "-device",
+                 "virtio-serial-pci",
+                 "-chardev",
+                 "socket,id=channel,fd=" + std::to_string(channel),
+                 "-device",
+                 std::string("virtserialport,chardev=channel,name=") + kGuestPort,
+                 "-plugin",
+                 plugin_option(options, parts, work)};
   words.insert(words.end(), parts.kind.words.begin(), parts.kind.words.end());
   for (const Words& more : {share("host", "/", false), share("work", work, true)}) words.insert(words.end(), more.begin(), more.end());
   if (config.modules.empty()) return words;
@@ -166,7 +202,8 @@ class ChannelPair {
 class Machine {
  public:
   /// `on_end` is called on another thread when it has ended.
-  Machine(Words words, const std::string& log, std::function<void()> on_end) : words_(std::move(words)), log_(log), on_end_(std::move(on_end)) {
+  Machine(Words words, const std::string& log, std::function<void()> on_end)
+      : words_(std::move(words)), log_(log), on_end_(std::move(on_end)) {
     thread_ = std::thread([this] {
       emulators::CommandOptions options;
       options.see = [this](std::string_view text) { log_ << text << std::flush; };
@@ -215,7 +252,8 @@ Result<RelayOutcome> boot(const SystemOptions& options, const SystemParts& parts
   const emulators::CommandOutcome& ended = machine.wait(!outcome.finished);
   if (outcome.finished) return outcome;
   if (outcome.given_up) return Error{ErrorCode::cancelled, "record: ended before the program was done; there is no recording", 0};
-  std::string why = outcome.failure.empty() ? "the emulated machine ended early (exit status " + std::to_string(ended.status) + ")" : outcome.failure;
+  std::string why =
+      outcome.failure.empty() ? "the emulated machine ended early (exit status " + std::to_string(ended.status) + ")" : outcome.failure;
   const std::string said = tail_of(log), console = tail_of(config.work + "/console");
   if (!said.empty()) why += "; the emulator says: " + said;
   if (!console.empty()) why += "; the end of its console: " + console;
@@ -237,15 +275,20 @@ Result<SystemParts> find_parts(const SystemOptions& options) {
   if (chosen.fitness != emulators::Fitness::works) {
     if (!options.emulator.empty()) return Error{ErrorCode::bad_option, "--emulator: " + chosen.found, 0};
     return Error{ErrorCode::missing_program,
-                 chosen.found + ": apt install " + kind.package + " (Debian 13; Debian 12: from bookworm-backports), or without root: ptdecode emulator fetch" +
-                     (kind.arch == MachineArch::arm64 ? " --machine arm64" : ""), 0};
+                 chosen.found + ": apt install " + kind.package +
+                     " (Debian 13; Debian 12: from bookworm-backports), or without root: ptdecode emulator fetch" +
+                     (kind.arch == MachineArch::arm64 ? " --machine arm64" : ""),
+                 0};
   }
   parts.emulator = chosen.path;
   parts.plugin = find_plugin_file(options.plugin, kind.plugin);
   parts.guest = find_plugin_file({}, kind.guest);
   for (const auto& [path, name] : {std::pair{&parts.plugin, kind.plugin}, std::pair{&parts.guest, kind.guest}}) {
-    if (path->empty()) return Error{ErrorCode::missing_program, std::string(name) + " was not found next to this program: this build has no system mode" +
-                                                               (kind.arch == MachineArch::arm64 ? " for arm64 (building it needs g++-aarch64-linux-gnu)" : ""), 0};
+    if (path->empty())
+      return Error{ErrorCode::missing_program,
+                   std::string(name) + " was not found next to this program: this build has no system mode" +
+                       (kind.arch == MachineArch::arm64 ? " for arm64 (building it needs g++-aarch64-linux-gnu)" : ""),
+                   0};
   }
   const Result<KernelImage> kernel = find_kernel(default_kernel_search(options.kernel, kind.arch));
   if (!kernel) return kernel.error();
@@ -273,7 +316,8 @@ Result<SystemResult> emulate_system(const SystemOptions& options) {
     if (!outcome) return outcome.error();
     if (const Result<bool> kept = keep_old_recording(output); !kept) return kept.error();
     SystemResult result;
-    Result<SystemSummary> summary = write_system_recording({folder->path(), output, options.truth_folder, options.pt.psb_period_bytes, options.ete, options.command});
+    Result<SystemSummary> summary =
+        write_system_recording({folder->path(), output, options.truth_folder, options.pt.psb_period_bytes, options.ete, options.command});
     if (!summary) return summary.error();
     result.summary = *summary;
     result.exit_status = outcome->exit_status.value_or(0);

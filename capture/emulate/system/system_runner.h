@@ -23,8 +23,8 @@ struct SystemOptions {
   uint32_t cpus = 2;
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::vector<KernelEvent> events;
-  bool ete = false;   ///< arm64: an ETE trace in place of ETMv4
-  bool boot = false;  ///< trace from the kernel's first instruction on
+  bool ete = false;                  ///< arm64: an ETE trace in place of ETMv4
+  bool boot = false;                 ///< trace from the kernel's first instruction on
   std::vector<std::string> command;  ///< program and arguments
 };
 
@@ -42,8 +42,8 @@ struct SystemResult {
   std::vector<std::string> messages;  ///< of the machine, for the user
 };
 
-/// Boots the machine, runs the program there with this process's standard streams and terminal, and writes the recording. SIGINT and SIGTERM go
-/// to the program; the third one ends the machine, and there is no recording then. Errors: missing_program and others that
+/// Boots the machine, runs the program there with this process's standard streams and terminal, and writes the recording. SIGINT and
+/// SIGTERM go to the program; the third one ends the machine, and there is no recording then. Errors: missing_program and others that
 /// name what is missing and how to get it; of find_program_to_run(); start_failed if the machine fails; of write_system_recording().
 [[nodiscard]] Result<SystemResult> emulate_system(const SystemOptions& options);
 

@@ -111,7 +111,8 @@ void TerminalRelay::pass_signals() {
   while (read(g_pipe[0], &number, 1) == 1) {
     if (number == SIGWINCH) {
       winsize size{};
-      if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0) (void)channel_.send(GuestFrame::window, number_bytes(size.ws_row | uint32_t{size.ws_col} << 16));
+      if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) == 0)
+        (void)channel_.send(GuestFrame::window, number_bytes(size.ws_row | uint32_t{size.ws_col} << 16));
       continue;
     }
     // Before the program has started there is nothing else to end.
@@ -136,7 +137,8 @@ void TerminalRelay::pass_input() {
 
 RelayOutcome TerminalRelay::run() {
   while (!outcome_.finished && !outcome_.given_up && outcome_.failure.empty()) {
-    const bool reads = outcome_.started != RelayOutcome::Time() && !outcome_.exit_status && !input_ended_ && input_on_way_ < kInputWindowBytes;
+    const bool reads =
+        outcome_.started != RelayOutcome::Time() && !outcome_.exit_status && !input_ended_ && input_on_way_ < kInputWindowBytes;
     pollfd polled[3] = {{fd_, POLLIN, 0}, {g_pipe[0], POLLIN, 0}, {reads ? STDIN_FILENO : -1, POLLIN, 0}};
     if (poll(polled, 3, -1) < 0) continue;
     if (polled[1].revents != 0) pass_signals();

@@ -22,8 +22,8 @@ struct RelayOutcome {
   Time started, ended;  ///< the program
 };
 
-/// While it exists, SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH of this process go to the program. A terminal at standard input is in raw mode
-/// from the start of the program to its end, so that the keys reach the program's own terminal. One at a time.
+/// While it exists, SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH of this process go to the program. A terminal at standard input is in raw
+/// mode from the start of the program to its end, so that the keys reach the program's own terminal. One at a time.
 class TerminalRelay {
  public:
   explicit TerminalRelay(int fd);

@@ -24,6 +24,7 @@ struct CutTrace {
 };
 
 /// Cuts a trace at PSBs into chunks of about `chunk_bytes`. `to_ns` converts a TSC.
-[[nodiscard]] std::vector<TraceChunk> trace_chunks(const CutTrace& trace, uint64_t chunk_bytes, const std::function<uint64_t(uint64_t)>& to_ns);
+[[nodiscard]] std::vector<TraceChunk> trace_chunks(const CutTrace& trace, uint64_t chunk_bytes,
+                                                   const std::function<uint64_t(uint64_t)>& to_ns);
 
 }  // namespace ptd::emulate

@@ -25,8 +25,8 @@ struct AsyncEvent {
 /// Anything else that does not follow is `irregular`: packets are lost up to there, honestly, and counted.
 class BlockTracer {
  public:
-  /// `truth` may be null. `kernel_traced`: far transfers to the kernel go on being traced; else they end in TIP.PGD and the next block begins
-  /// with TIP.PGE. All must outlive the tracer.
+  /// `truth` may be null. `kernel_traced`: far transfers to the kernel go on being traced; else they end in TIP.PGD and the next block
+  /// begins with TIP.PGE. All must outlive the tracer.
   BlockTracer(PtEncoder& encoder, TruthLog* truth, bool kernel_traced) : encoder_(encoder), truth_(truth), kernel_traced_(kernel_traced) {}
 
   /// Notes the time in the ground truth at each pause of the trace and every kStampTicks: for trace units whose packets are made of it.

@@ -81,7 +81,8 @@ class PtEncoder {
   void psb(uint64_t ip);
   /// Requests a PSB+ at the next opportunity.
   void request_psb() { psb_at_bytes_ = 0; }
-  /// Whether PtEncoderOptions::pause_every_bytes were written since the last disable_async(); then call this again before the next instruction.
+  /// Whether PtEncoderOptions::pause_every_bytes were written since the last disable_async(); then call this again before the next
+  /// instruction.
   [[nodiscard]] bool pause_due() const { return enabled_ && written() >= pause_at_bytes_; }
 
   /// Packets are lost from here on; what was decided before is still written.

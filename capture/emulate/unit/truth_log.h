@@ -18,7 +18,7 @@ enum class TruthTag : uint8_t {
   event,    ///< kind, ip: see TruthEvent
   end,      ///< the last instruction is known; nothing follows
   time,     ///< tsc: the time between two instructions. Only in raw logs: it becomes a timestamp packet
-  block,  ///< and all above: block number (value - block) retired as a whole
+  block,    ///< and all above: block number (value - block) retired as a whole
 };
 enum class TruthEvent : uint8_t {
   software_interrupt,  ///< INT3, INT n: trapped at ip

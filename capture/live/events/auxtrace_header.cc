@@ -81,8 +81,7 @@ Result<AuxtraceInfoRecord> etm_info(const PmuEvent& event, const TraceSetup& set
     const auto reg = [&](const char* name, uint64_t fallback) { return read_number(folder + "/" + name, 0, fallback); };
     constexpr uint64_t kAbsent = ~uint64_t{0};
     if (reg("trcidr/trcidr0", kAbsent) == kAbsent) {
-      return Error{ErrorCode::no_hardware,
-                   "cs_etm: cpu " + std::to_string(cpu) + " has no ETMv4 or ETE in sysfs (" + folder + ")", 0};
+      return Error{ErrorCode::no_hardware, "cs_etm: cpu " + std::to_string(cpu) + " has no ETMv4 or ETE in sysfs (" + folder + ")", 0};
     }
     const uint64_t devarch = reg("mgmt/trcdevarch", 0);
     const bool ete = (devarch & kArchMask) == kArchEte;

@@ -89,7 +89,8 @@ Result<CounterEvent> parse_counter_event(const std::string& option, const std::s
     if (colon != std::string::npos && (generic != nullptr || last != colon)) {
       name = whole.substr(0, last);
       levels = whole.substr(last + 1);
-      const Status status = levels.empty() ? Error{ErrorCode::bad_option, "an event's levels are u, k and h", 0} : set_levels(event.spec, levels);
+      const Status status =
+          levels.empty() ? Error{ErrorCode::bad_option, "an event's levels are u, k and h", 0} : set_levels(event.spec, levels);
       if (!status) return wrong(option, status.error().message);
     }
     if (generic != nullptr) {
@@ -97,7 +98,8 @@ Result<CounterEvent> parse_counter_event(const std::string& option, const std::s
       event.spec.config = generic->config;
       event.spec.period = generic->period;
     } else {
-      const std::optional<uint64_t> id = colon == std::string::npos ? std::nullopt : tracepoint_of(tracefs, name.substr(0, colon), name.substr(colon + 1));
+      const std::optional<uint64_t> id =
+          colon == std::string::npos ? std::nullopt : tracepoint_of(tracefs, name.substr(0, colon), name.substr(colon + 1));
       if (!id)
         return wrong(option, "no event '" + text + "': give a name such as cycles:u or cpu-clock, a tracepoint SYSTEM:NAME (" + tracefs +
                                  "/events), or PMU/TERMS/LEVELS");
@@ -126,7 +128,8 @@ std::string why_refused(const CounterEvent& event, const std::string& trace, int
   if (is_older(release, major, minor))
     return what + " need Linux " + std::to_string(major) + "." + std::to_string(minor) + ", and this is " + release;
   if (event.spec.aux_action == perfio::kAuxStartPaused) return trace + " cannot start paused: its driver does not support aux-action";
-  return what + ": the kernel refuses " + event.name + " in a group with " + trace + ": the driver of the trace does not support it, or the event cannot be sampled";
+  return what + ": the kernel refuses " + event.name + " in a group with " + trace +
+         ": the driver of the trace does not support it, or the event cannot be sampled";
 }
 
 }  // namespace ptd::live

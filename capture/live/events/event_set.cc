@@ -157,7 +157,8 @@ Status EventSet::add_event(RingRole role, const EventTarget& target) {
   Result<LiveEvent> event =
       known_[index_of(role)] ? LiveEvent::open(spec, target, &refused_) : LiveEvent::open_what_is_known(spec, target, without_, &refused_);
   if (!event && spec.aux_action != 0)
-    return Error{event.error().code, "record: " + why_refused({spec, choice_.trace->name}, choice_.trace->name, refused_, kernel_release()), 0};
+    return Error{event.error().code, "record: " + why_refused({spec, choice_.trace->name}, choice_.trace->name, refused_, kernel_release()),
+                 0};
   if (!event) return event.error();
   known_[index_of(role)] = true;
   if (role == RingRole::trace && !choice_.trace->filter.empty()) {

@@ -34,7 +34,7 @@ struct TraceChoice {
   perfio::EventSpec event;  ///< type, config, levels
   std::string name;         ///< as typed: intel_pt//u
   perfio::AuxMode mode = perfio::AuxMode::full;
-  std::string filter;  ///< in the kernel's syntax; empty: none
+  std::string filter;                    ///< in the kernel's syntax; empty: none
   std::vector<CounterEvent> companions;  ///< events in a group with the trace: they sample it, pause it and resume it
   bool sampled = false;                  ///< the trace is recorded in samples only
 };
@@ -55,7 +55,8 @@ struct EventRings {
   int32_t cpu = -1, tid = -1;             ///< one of them; tid -1: all that the events are of
   std::vector<perfio::LiveEvent> events;  ///< the first one owns the ring, the others send there
   std::vector<bool> ended;                ///< of each event: its threads have ended
-  /// Events in a group with the trace events, and the indices of their choices. They are enabled with the trace event and write to its ring.
+  /// Events in a group with the trace events, and the indices of their choices. They are enabled with the trace event and write to its
+  /// ring.
   std::vector<std::pair<perfio::LiveEvent, size_t>> companions;
   std::unique_ptr<perfio::EventRing> ring;
   std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace

@@ -41,7 +41,8 @@ void LiveClock::see_own_record() {
     (void)prctl(PR_SET_NAME, name.data());
     (void)(*ring)->drain([this](Bytes record) {
       constexpr size_t kTrailerBytes = 32, kTimeAt = 8;  // LiveEvent: tid, time, cpu, identifier
-      if (record.size() < perfio::kRecordHeaderBytes + kTrailerBytes || perfio::read_record_header(record).type != perfio::kRecordComm) return;
+      if (record.size() < perfio::kRecordHeaderBytes + kTrailerBytes || perfio::read_record_header(record).type != perfio::kRecordComm)
+        return;
       uint64_t time = 0;
       std::memcpy(&time, record.data() + record.size() - kTrailerBytes + kTimeAt, sizeof(time));
       saw(time);

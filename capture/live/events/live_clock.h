@@ -17,8 +17,8 @@ class LiveClock {
  public:
   /// Declares that a record with this time was read now.
   void saw(uint64_t record_time_ns);
-  /// Has the kernel write a record of this thread (its name is set to what it is) and reads its time. For recordings whose own events may come late.
-  /// Without permission for such an event, nothing changes.
+  /// Has the kernel write a record of this thread (its name is set to what it is) and reads its time. For recordings whose own events may
+  /// come late. Without permission for such an event, nothing changes.
   void see_own_record();
   /// Sets the conversion that the kernel currently publishes.
   void update(const perfio::EventRing& ring) { conversion_ = ring.time_conversion(); }

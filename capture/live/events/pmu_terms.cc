@@ -80,7 +80,7 @@ Status check_pt(const Pmu& pmu, const EventSpec& spec, const std::vector<std::st
     }
     if (need.of_values && value != 0 && (value >= 64 || (allowed >> value & 1) == 0)) {
       return bad_event("intel_pt: " + std::string(need.term) + "=" + std::to_string(value) +
-                   " is not supported by this processor, which supports: " + bits_text(allowed) + " (caps/" + need.cap + ")");
+                       " is not supported by this processor, which supports: " + bits_text(allowed) + " (caps/" + need.cap + ")");
     }
   }
   const auto without = [&](const char* of, const char* what) { return pmu.get(spec, of) != 0 && pmu.get(spec, what) == 0; };
@@ -128,8 +128,8 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
   }
   typed.push_back(name);
   if (pmu.set(spec, name, *value)) return {};
-  return bad_event(pmu.name + ": " + name + " has " + std::to_string(pmu.formats.at(name).bits.size()) + " bits: " + std::to_string(*value) +
-               " is too large");
+  return bad_event(pmu.name + ": " + name + " has " + std::to_string(pmu.formats.at(name).bits.size()) +
+                   " bits: " + std::to_string(*value) + " is too large");
 }
 
 std::string traceable(const std::string& devices) {

@@ -126,7 +126,8 @@ Result<RingSizes> choose_ring_sizes(const RingLimits& limits, const RingWishes& 
 }
 
 Result<uint64_t> parse_ring_bytes(const std::string& text, uint64_t page_bytes) {
-  const Error bad{ErrorCode::bad_option, "-m: '" + text + "' is not a size: give a number of pages, or of bytes with the suffix K, M or G", 0};
+  const Error bad{ErrorCode::bad_option, "-m: '" + text + "' is not a size: give a number of pages, or of bytes with the suffix K, M or G",
+                  0};
   char* end = nullptr;
   if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
   const uint64_t number = std::strtoull(text.c_str(), &end, 10);

@@ -41,10 +41,12 @@ Result<TriggerChoice> find_trigger(const std::string& place, uint64_t duration_n
   if (!offset) return offset.error();
   choice.offset_bytes = *offset;
   const Result<Pmu> pmu = read_pmu("uprobe", sysfs);
-  if (!pmu) return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no uprobe events (CONFIG_UPROBE_EVENTS, Linux 4.17)", 0};
+  if (!pmu)
+    return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no uprobe events (CONFIG_UPROBE_EVENTS, Linux 4.17)", 0};
   choice.type = pmu->type;
   choice.return_bit = pmu->mask_of("retprobe");
-  if (choice.on_return() && choice.return_bit == 0) return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no return probes (uretprobes), which duration> needs", 0};
+  if (choice.on_return() && choice.return_bit == 0)
+    return Error{ErrorCode::no_hardware, "record: --trigger: this kernel has no return probes (uretprobes), which duration> needs", 0};
   return choice;
 }
 

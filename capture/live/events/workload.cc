@@ -26,7 +26,8 @@ void close_one(int& fd) {
 
 [[noreturn]] void run_child(const std::vector<std::string>& command, const std::string& variable, int go, int failure) {
   constexpr int kCannotRun = 127;
-  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ}) (void)signal(number, was_ignored(number) ? SIG_IGN : SIG_DFL);
+  for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGXFSZ})
+    (void)signal(number, was_ignored(number) ? SIG_IGN : SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);

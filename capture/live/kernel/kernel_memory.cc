@@ -269,7 +269,8 @@ Result<KernelText> find_kernel_text(std::string_view kallsyms) {
     if (bound) (name == "_stext" ? first : last) = address;
     if (made && address >= kKernelHalf) others.push_back({address, kMaxMadeBytes});
   }
-  if (first == 0 || last <= first) return Error{ErrorCode::invalid_argument, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
+  if (first == 0 || last <= first)
+    return Error{ErrorCode::invalid_argument, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
   for (const ModuleLine& module : list_modules()) others.push_back(module_code.of(module));
   KernelText text;
   text.text = whole_pages({{first, last - first}}).front();

@@ -22,8 +22,8 @@ bool append_line(const char* path, const std::string& line) {
   return done;
 }
 
-/// The physical address of the kernel's text at `address`; 0 if the kernel does not tell. [Linux] arch/arm64/kernel/vmcore_info.c: kimage_voffset is the
-/// difference. /proc/iomem, the other source, begins the code at _stext or at _text, depending on the kernel.
+/// The physical address of the kernel's text at `address`; 0 if the kernel does not tell. [Linux] arch/arm64/kernel/vmcore_info.c:
+/// kimage_voffset is the difference. /proc/iomem, the other source, begins the code at _stext or at _text, depending on the kernel.
 uint64_t physical_text(const KernelMemory& memory, uint64_t address) {
   const std::optional<uint64_t> offset = memory.number("kimage_voffset");
   return offset ? address - *offset : 0;

@@ -16,7 +16,8 @@ namespace ptd::live {
 /// Sets a kprobe at __set_fixmap() and passes its samples to TextWrites. One round is look(), then take(). Not thread-safe.
 class TextWatch {
  public:
-  /// Sets the probe and opens its event on each cpu. Returns null if the kernel has no such function or no kprobe events, and on other processors.
+  /// Sets the probe and opens its event on each cpu. Returns null if the kernel has no such function or no kprobe events, and on other
+  /// processors.
   static std::unique_ptr<TextWatch> start(int32_t cpus);
   ~TextWatch();
   TextWatch(const TextWatch&) = delete;

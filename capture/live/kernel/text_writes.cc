@@ -30,7 +30,8 @@ void TextWrites::on_free(MemoryExtent code) {
     const uint64_t old_end = it->first;
     const Extent old = std::move(it->second);
     it = code_.erase(it);
-    if (old_end > end) it = code_.insert_or_assign(old_end, Extent{end, {old.bytes.end() - static_cast<ptrdiff_t>(old_end - end), old.bytes.end()}}).first;
+    if (old_end > end)
+      it = code_.insert_or_assign(old_end, Extent{end, {old.bytes.end() - static_cast<ptrdiff_t>(old_end - end), old.bytes.end()}}).first;
     if (old.address < code.address)
       code_[code.address] = {old.address, {old.bytes.begin(), old.bytes.begin() + static_cast<ptrdiff_t>(code.address - old.address)}};
   }
@@ -117,7 +118,8 @@ std::vector<TextWrites::Write> TextWrites::writes() {
       if (is_image(write.begin)) poke_index_ = sample.index;
       open_.erase(begun);
       if (write.address != 0 || write.begin.index == poke_index_) writes.push_back(write);
-      if (const uint64_t other = write.address == 0 ? other_code(write.begin) : 0; other != 0) pages_[write.begin.place / kPage] = other / kPage;
+      if (const uint64_t other = write.address == 0 ? other_code(write.begin) : 0; other != 0)
+        pages_[write.begin.place / kPage] = other / kPage;
     } else {
       open_[sample.cpu] = sample;
     }
@@ -128,11 +130,14 @@ std::vector<TextWrites::Write> TextWrites::writes() {
 
 namespace {
 
-uint32_t half_of(const std::array<uint64_t, TextWrites::kStackWords>& stack, size_t half) { return static_cast<uint32_t>(stack[half / 2] >> (32 * (half % 2))); }
+uint32_t half_of(const std::array<uint64_t, TextWrites::kStackWords>& stack, size_t half) {
+  return static_cast<uint32_t>(stack[half / 2] >> (32 * (half % 2)));
+}
 
 }  // namespace
 
-/// Counts which places on the stack hold the word that memory holds after the last write to it. A word that was written again since may fit the wrong place.
+/// Counts which places on the stack hold the word that memory holds after the last write to it. A word that was written again since may fit
+/// the wrong place.
 void TextWrites::calibrate(const std::vector<Write>& writes, const ReadMemory& read) {
   std::set<uint64_t> seen;
   for (auto write = writes.rbegin(); write != writes.rend(); ++write) {
@@ -174,8 +179,9 @@ void TextWrites::add_change(const Write& write, bool old_known, std::vector<Code
   ++counts_.changes;
 }
 
-/// Returns an address outside of all known code that the write may be to: one that the callers have, or else by a write before to the same page
-/// (aarch64_insn_set(), which overwrites code that is freed, keeps none on the stack). 0 if there is none, or if the callers have one of known code.
+/// Returns an address outside of all known code that the write may be to: one that the callers have, or else by a write before to the same
+/// page (aarch64_insn_set(), which overwrites code that is freed, keeps none on the stack). 0 if there is none, or if the callers have one
+/// of known code.
 uint64_t TextWrites::other_code(const Sample& sample) const {
   constexpr uint64_t kKernelHalf = uint64_t{1} << 63;
   const auto is_known = [this](uint64_t address) {

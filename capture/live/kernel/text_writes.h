@@ -39,12 +39,12 @@ class TextWrites {
   void on_free(MemoryExtent code);
   /// Adds a SAMPLE or LOST record of a cpu's ring (LiveEvent::open_tracepoint()).
   void on_record(Bytes record, int32_t cpu);
-  /// Returns a change of the image that leaves it as it is, before all others: a reader recognises by it that changes are reported. It has no bytes if the
-  /// image's are not known.
+  /// Returns a change of the image that leaves it as it is, before all others: a reader recognises by it that changes are reported. It has
+  /// no bytes if the image's are not known.
   [[nodiscard]] CodeChange first_change() const;
-  /// Returns the changes since the last call, in order of time. Each has two records: one before the write, with the old and the new bytes, and one
-  /// after the write, with the new bytes twice. The first one is omitted if the old bytes are not known. Calls `on_unknown` for each write that is not
-  /// known, and for the begin and the end of each loss of samples.
+  /// Returns the changes since the last call, in order of time. Each has two records: one before the write, with the old and the new bytes,
+  /// and one after the write, with the new bytes twice. The first one is omitted if the old bytes are not known. Calls `on_unknown` for
+  /// each write that is not known, and for the begin and the end of each loss of samples.
   [[nodiscard]] std::vector<CodeChange> take(const ReadMemory& read, const OnUnknown& on_unknown);
   [[nodiscard]] const TextCounts& counts() const { return counts_; }
 
@@ -53,8 +53,8 @@ class TextWrites {
     uint64_t time_ns = 0, index = 0, place = 0;
     int32_t cpu = 0;
     std::array<uint64_t, kStackWords> stack = {};
-    uint64_t lost = 0;        // a LOST record: so many samples
-    uint64_t last_ns = 0;     // then: the sample before it
+    uint64_t lost = 0;     // a LOST record: so many samples
+    uint64_t last_ns = 0;  // then: the sample before it
   };
   struct Write {
     Sample begin;  // or a loss
@@ -78,13 +78,13 @@ class TextWrites {
 
   MemoryExtent image_;
   uint64_t image_place_ = 0;
-  std::map<uint64_t, Extent> code_;     // as it is now, by end
-  std::vector<Sample> samples_;         // not processed yet
-  std::map<int32_t, uint64_t> last_;    // by cpu: time of its latest sample
-  std::map<int32_t, Sample> open_;      // by cpu: writes whose end was not seen yet
-  uint64_t poke_index_ = 0;             // of the fixmap; 0: not known
+  std::map<uint64_t, Extent> code_;                  // as it is now, by end
+  std::vector<Sample> samples_;                      // not processed yet
+  std::map<int32_t, uint64_t> last_;                 // by cpu: time of its latest sample
+  std::map<int32_t, Sample> open_;                   // by cpu: writes whose end was not seen yet
+  uint64_t poke_index_ = 0;                          // of the fixmap; 0: not known
   std::array<uint64_t, 2 * kStackWords> fits_ = {};  // by half of a stack word: writes whose word it held
-  std::map<uint64_t, uint64_t> pages_;  // virtual by physical page, of code whose address was unknown when it was written
+  std::map<uint64_t, uint64_t> pages_;               // virtual by physical page, of code whose address was unknown when it was written
   std::vector<Write> unplaced_;  // writes to code of no known address: of a module or BPF program that is being loaded, mostly
   TextCounts counts_;
 };

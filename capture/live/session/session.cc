@@ -101,7 +101,8 @@ Status fork_keeper(SessionKeeper& keeper, Workload* workload) {
   if (got != 1 || text[0] != '+') {
     keeper.give_up();
     if (child > 0) (void)waitpid(child, nullptr, 0);
-    return Error{ErrorCode::start_failed, got > 0 ? std::string(text, static_cast<size_t>(got)) : "the session's process could not start", 0};
+    return Error{ErrorCode::start_failed, got > 0 ? std::string(text, static_cast<size_t>(got)) : "the session's process could not start",
+                 0};
   }
   if (workload == nullptr) {
     keeper.enable_trace();
@@ -121,9 +122,11 @@ Error no_answer(const SessionDir& dir, const std::string& name, NoAnswer kind, s
                  "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
                      " s: its keeper is stopped (kill -CONT) or takes another snapshot",
                  0};
-  const std::string what = kind == NoAnswer::hang_up ? "closes the connection without an answer" : "gives an answer that is not a session's";
+  const std::string what =
+      kind == NoAnswer::hang_up ? "closes the connection without an answer" : "gives an answer that is not a session's";
   return Error{ErrorCode::bad_format,
-               "session '" + name + "' " + what + ": another program or version of ptdecode listens there (end it, or remove " + dir.path() + "/" + name + ")",
+               "session '" + name + "' " + what + ": another program or version of ptdecode listens there (end it, or remove " +
+                   dir.path() + "/" + name + ")",
                0};
 }
 
@@ -248,7 +251,8 @@ Result<SessionStatus> take_snapshot(const std::string& name, const std::string& 
   int memory = -1, connection = -1;
   const Result<SessionReply> reply = command(name, SessionRequest::snapshot, memory, connection);
   Status status = reply.ok() ? Status() : Status(reply.error());
-  if (reply.ok()) status = memory >= 0 ? save_snapshot(memory, output) : Status(Error{ErrorCode::read_failed, "the session gave no snapshot", 0});
+  if (reply.ok())
+    status = memory >= 0 ? save_snapshot(memory, output) : Status(Error{ErrorCode::read_failed, "the session gave no snapshot", 0});
   if (memory >= 0) close(memory);
   if (connection >= 0) close(connection);
   if (!status.ok()) return status.error();

@@ -29,8 +29,8 @@ struct SessionChoice {
   std::vector<std::string> command;  ///< to be started; it continues without the recorder
   bool announcements = true;         ///< also what run-times announce of their code
   std::optional<SelfSnapshots> self_snapshots;
-  std::string what;                  ///< in words, for lists
-  uint64_t log_bytes = 8U << 20;     ///< of sideband that is kept; twice as much memory
+  std::string what;               ///< in words, for lists
+  uint64_t log_bytes = 8U << 20;  ///< of sideband that is kept; twice as much memory
 };
 
 /// The status of a session.
@@ -40,9 +40,9 @@ struct SessionStatus {
   int32_t keeper_pid = -1, backup_pid = -1;
   uint64_t started_s = 0;  ///< wall clock
   uint64_t snapshots = 0, records = 0, lost_records = 0, log_used_bytes = 0, log_folds = 0, forgotten = 0, aux_bytes = 0;
-  uint64_t takeovers = 0;      ///< how often a keeper was killed and another went on
+  uint64_t takeovers = 0;                                          ///< how often a keeper was killed and another went on
   uint64_t trigger_hits = 0, triggered = 0, trigger_failures = 0;  ///< triggered: snapshots that the trigger took
-  uint64_t trace_stop_ns = 0;  ///< how long the trace was stopped for the last snapshot
+  uint64_t trace_stop_ns = 0;                                      ///< how long the trace was stopped for the last snapshot
   bool target_ended = false, alive = false;
 };
 

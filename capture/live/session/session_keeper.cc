@@ -106,8 +106,7 @@ Status SessionKeeper::map_rings() {
 
 Status SessionKeeper::open_socket() {
   listen_fd_ = dir_.listen_as(choice_.name);
-  if (listen_fd_ < 0)
-    return system_error("cannot make " + dir_.path() + "/" + choice_.name, ErrorCode::write_failed);
+  if (listen_fd_ < 0) return system_error("cannot make " + dir_.path() + "/" + choice_.name, ErrorCode::write_failed);
   inode_ = dir_.inode(choice_.name);
   return {};
 }
@@ -147,7 +146,8 @@ std::vector<int32_t> SessionKeeper::recorded_processes() const {
   return pids;
 }
 
-/// Announcements go into the log. A session at rest is not woken often for processes that have no ring. A keeper that takes over reads on where the log ends.
+/// Announcements go into the log. A session at rest is not woken often for processes that have no ring. A keeper that takes over reads on
+/// where the log ends.
 void SessionKeeper::make_tap(bool continues) {
   constexpr int kLookForRingsMs = 16000;
   const auto sink = [this](int32_t pid, int32_t tid, uint64_t time, Bytes record) {

@@ -116,7 +116,8 @@ void SessionKeeper::answer(Client& client) {
     size_t open = 0;
     for (const Client& other : clients_) open += other.has_snapshot ? 1 : 0;
     memory = open < kMaxSnapshots ? memfd_create("ptdecode-snapshot", MFD_CLOEXEC) : -1;
-    const Status written = memory >= 0 ? write_snapshot(memory) : Status(Error{ErrorCode::bad_option, "too many snapshots at the same time", 0});
+    const Status written =
+        memory >= 0 ? write_snapshot(memory) : Status(Error{ErrorCode::bad_option, "too many snapshots at the same time", 0});
     if (!written.ok()) reply.error = written.error().message;
     client.has_snapshot = written.ok();
   }

@@ -20,9 +20,9 @@ inline constexpr size_t kTrailerBytes = 32;
 
 /// The kind of a log entry.
 enum class EntryKind : uint16_t {
-  record,   ///< of the kernel, or in its form
-  code,     ///< a TEXT_POKE record by which the recorder tells of code that it has read
-  program,  ///< a BPF program, as feature section
+  record,        ///< of the kernel, or in its form
+  code,          ///< a TEXT_POKE record by which the recorder tells of code that it has read
+  program,       ///< a BPF program, as feature section
   announcement,  ///< of a run-time: AnnouncementHead, then the record
 };
 
@@ -40,9 +40,9 @@ struct LogEntry {
 };
 
 /// The last records of a session, preceded by the state that older records left: threads and their names, mappings, existing kernel code.
-/// When the log is full, its older part is folded into that state (state_fold.h): ended processes are dropped, a mapping keeps its last record. There are
-/// two areas: folding fills the other one and then switches with one store, so the log is consistent at any time, even if a process is
-/// killed. One process writes; another may continue after its death.
+/// When the log is full, its older part is folded into that state (state_fold.h): ended processes are dropped, a mapping keeps its last
+/// record. There are two areas: folding fills the other one and then switches with one store, so the log is consistent at any time, even if
+/// a process is killed. One process writes; another may continue after its death.
 ///
 ///   area:  [ state: COMM MMAP2 ... KSYMBOL ... ][ records of the rings, oldest first ->        free ]
 class SessionLog {

@@ -117,7 +117,8 @@ void StateFold::take_task(Bytes record, uint16_t ring, bool exit) {
   if (pid != parent && from != processes_.end()) {
     process.maps = from->second.maps;
     for (Map& map : process.maps) map.record = renamed(std::move(map.record), pid, pid);
-    if (const auto code = announced_.find(parent); code != announced_.end() && code->second.size_bytes() <= kMaxForkedBytes - forked_bytes_) {
+    if (const auto code = announced_.find(parent);
+        code != announced_.end() && code->second.size_bytes() <= kMaxForkedBytes - forked_bytes_) {
       forked_bytes_ += code->second.size_bytes();
       announced_.insert_or_assign(pid, code->second);
     }

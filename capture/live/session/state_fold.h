@@ -15,8 +15,8 @@ namespace ptd::live {
 
 /// Takes records in order and keeps only those that are still valid after the last one. A fork copies mappings and name to the child, in
 /// records with the child's pid. Not kept: switches except the last one of each ring. Changes of kernel code and losses: poke_fold.h,
-/// loss_fold.h. A child starts with the announced code of its parent; kMaxForkedBytes of it are copied, what further children inherit is unknown.
-/// Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads and the log's size.
+/// loss_fold.h. A child starts with the announced code of its parent; kMaxForkedBytes of it are copied, what further children inherit is
+/// unknown. Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads and the log's size.
 class StateFold {
  public:
   static constexpr size_t kMaxMaps = 65536;

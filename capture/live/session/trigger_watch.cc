@@ -63,7 +63,8 @@ uint64_t CallTimer::count() {
   return met;
 }
 
-Result<std::unique_ptr<TriggerWatch>> TriggerWatch::open(const TriggerChoice& choice, const TargetChoice& target, const std::vector<int32_t>& threads) {
+Result<std::unique_ptr<TriggerWatch>> TriggerWatch::open(const TriggerChoice& choice, const TargetChoice& target,
+                                                         const std::vector<int32_t>& threads) {
   std::unique_ptr<TriggerWatch> watch(new TriggerWatch(choice, TargetThreads(target, threads)));
   for (const int32_t cpu : online_cpus()) {
     watch->rings_.emplace_back();

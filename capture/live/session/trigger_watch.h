@@ -1,4 +1,5 @@
-// TriggerWatch: sets the probe of a session's trigger on all cpus, and reports when the target called the function, or when a call was slow.
+// TriggerWatch: sets the probe of a session's trigger on all cpus, and reports when the target called the function, or when a call was
+// slow.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 
 namespace ptd::live {
 
-/// Counts the calls that meet a trigger's condition, from the hits of its probes. A call can begin on one cpu and return on another, and the rings
-/// of cpus are read one after the other. A return without its call therefore waits for one more round. Plain state.
+/// Counts the calls that meet a trigger's condition, from the hits of its probes. A call can begin on one cpu and return on another, and
+/// the rings of cpus are read one after the other. A return without its call therefore waits for one more round. Plain state.
 class CallTimer {
  public:
   struct Hit {
@@ -49,28 +50,30 @@ class CallTimer {
   std::map<int32_t, std::vector<uint64_t>> calls_;  // tid -> starts of calls that have not returned
 };
 
-/// The probes are of all threads, and hits of others than the target's are dropped when they are read. Probes of threads cannot be inherited: the
-/// kernel reads the path again when a thread starts one that inherits (kernel/events/core.c, perf_uprobe_event_init(): attr.uprobe_path is a
-/// pointer of the process that opened the event), and the clone() fails with EFAULT. Not thread-safe.
+/// The probes are of all threads, and hits of others than the target's are dropped when they are read. Probes of threads cannot be
+/// inherited: the kernel reads the path again when a thread starts one that inherits (kernel/events/core.c, perf_uprobe_event_init():
+/// attr.uprobe_path is a pointer of the process that opened the event), and the clone() fails with EFAULT. Not thread-safe.
 class TriggerWatch {
  public:
   /// `threads`: those of the target, EventSet::wanted_threads(). Errors: those of the kernel.
-  static Result<std::unique_ptr<TriggerWatch>> open(const TriggerChoice& choice, const TargetChoice& target, const std::vector<int32_t>& threads);
+  static Result<std::unique_ptr<TriggerWatch>> open(const TriggerChoice& choice, const TargetChoice& target,
+                                                    const std::vector<int32_t>& threads);
   /// After fork(), in the child: maps the rings again.
   Status map();
   /// In a process that takes over: continues where the former holder of the rings stopped.
   void take_over();
   /// Returns a descriptor that is readable when the function was hit.
   [[nodiscard]] std::vector<int> fds() const;
-  /// Starts a round: reads all rings. Returns whether there are hits. Then the target's rings are to be read, into target(): a thread's FORK is there
-  /// before its first hit.
+  /// Starts a round: reads all rings. Returns whether there are hits. Then the target's rings are to be read, into target(): a thread's
+  /// FORK is there before its first hit.
   bool read();
   /// Ends the round. Returns how often the target met the trigger's condition in it.
   uint64_t count();
   [[nodiscard]] TargetThreads& target() { return target_; }
 
  private:
-  TriggerWatch(const TriggerChoice& choice, TargetThreads target) : choice_(choice), timer_(choice.duration_ns), target_(std::move(target)) {}
+  TriggerWatch(const TriggerChoice& choice, TargetThreads target)
+      : choice_(choice), timer_(choice.duration_ns), target_(std::move(target)) {}
   struct Ring {
     std::vector<perfio::LiveEvent> events;  // the first one owns the ring
     std::unique_ptr<perfio::EventRing> ring;

@@ -19,13 +19,14 @@ class FrameReader {
   struct IdByte {
     uint8_t id = 0;
     uint64_t offset_bytes = 0;
-    bool is_late = false;   ///< the byte after it still has the old id
+    bool is_late = false;  ///< the byte after it still has the old id
   };
   /// An id byte, which may repeat the id. The bytes that have the old id have been passed.
   virtual void on_id(const IdByte& /*id*/) {}
   /// See split_frames().
   virtual void on_barrier(uint64_t offset_bytes) = 0;
-  /// Bytes from `offset_bytes` on are omitted, because they are not whole frames. The bytes after them have no id until an id byte gives one.
+  /// Bytes from `offset_bytes` on are omitted, because they are not whole frames. The bytes after them have no id until an id byte gives
+  /// one.
   virtual void on_loss(uint64_t offset_bytes) = 0;
 };
 

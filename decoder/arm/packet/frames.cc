@@ -110,8 +110,8 @@ FrameCounts Splitter::aligned(Bytes buffer) {
   return counts_;
 }
 
-/// Returns the offset of the first frame sync at or after `from`, else the end. No frame contains one, wherever it begins: it has ff at an even
-/// offset, an id that no source has.
+/// Returns the offset of the first frame sync at or after `from`, else the end. No frame contains one, wherever it begins: it has ff at an
+/// even offset, an id that no source has.
 uint64_t Splitter::find_sync(Bytes buffer, uint64_t from) {
   for (uint64_t last = from + kFrameSyncBytes - 1; last < buffer.size(); ++last) {
     const void* const found = std::memchr(buffer.data() + last, 0x7f, buffer.size() - last);

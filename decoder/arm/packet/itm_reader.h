@@ -23,9 +23,9 @@ struct ItmPacket {
   ItmKind kind = ItmKind::bad;
   uint8_t size_bytes = 0;     ///< size of the packet, at most 255 for a synchronisation
   uint8_t payload_bytes = 0;  ///< software, hardware
-  uint8_t control = 0;  ///< local_time: how late it is (0: in step); global_time_low: bit 0: the clock changed, bit 1: the upper half
-                        ///< changed too
-  uint32_t source = 0;  ///< software: port, page * 32 included; hardware: packet type
+  uint8_t control = 0;        ///< local_time: how late it is (0: in step); global_time_low: bit 0: the clock changed, bit 1: the upper half
+                              ///< changed too
+  uint32_t source = 0;        ///< software: port, page * 32 included; hardware: packet type
   uint64_t value = 0;
 };
 

@@ -302,7 +302,8 @@ constexpr uint64_t number_of(uint64_t gray) {
 }
 
 /// Serialises creating, configuring and destroying decode trees: the library keeps them in a global map without a lock. Feeding a tree
-/// touches only that tree, and the library's one logger, which keeps the last error that it logs (ocsdDefaultErrorLogger::LogError): it logs none.
+/// touches only that tree, and the library's one logger, which keeps the last error that it logs (ocsdDefaultErrorLogger::LogError): it
+/// logs none.
 std::mutex trees_mutex;
 
 }  // namespace

@@ -10,9 +10,9 @@
 namespace ptd::arm {
 namespace {
 
-constexpr uint64_t kSyncBytes = 256;                   // in which the first timestamp comes
-constexpr uint32_t kTimestamps = 0x800;                // TRCCONFIGR.TS
-constexpr uint64_t kMostBack = uint64_t{1} << 32;      // ticks; no order of the trace explains more
+constexpr uint64_t kSyncBytes = 256;               // in which the first timestamp comes
+constexpr uint32_t kTimestamps = 0x800;            // TRCCONFIGR.TS
+constexpr uint64_t kMostBack = uint64_t{1} << 32;  // ticks; no order of the trace explains more
 
 struct Piece : TracePiece {
   uint64_t from = 0, to = 0;  ///< its first and last timestamp
@@ -51,7 +51,8 @@ class Order {
         continue;
       }
       Piece piece{{at, next}, time, time, 0};
-      in_order = in_order && (pieces_.empty() || pieces_.back().from < time || (pieces_.back().from == time && !is_copy(bytes_, pieces_.back(), piece)));
+      in_order = in_order && (pieces_.empty() || pieces_.back().from < time ||
+                              (pieces_.back().from == time && !is_copy(bytes_, pieces_.back(), piece)));
       pieces_.push_back(piece);
     }
     return in_order;
@@ -61,7 +62,8 @@ class Order {
     if (!read_all()) return {};
     SegmentOrder order;
     Pieces sorted = pieces_;
-    std::ranges::stable_sort(sorted, [](const Piece& a, const Piece& b) { return a.from != b.from ? a.from < b.from : a.last - a.first > b.last - b.first; });
+    std::ranges::stable_sort(
+        sorted, [](const Piece& a, const Piece& b) { return a.from != b.from ? a.from < b.from : a.last - a.first > b.last - b.first; });
     order.copies = drop_copies(sorted);
     for (size_t i = 1; i < sorted.size(); ++i) {
       if (sorted[i].from < sorted[i - 1].to) return {};
@@ -123,7 +125,8 @@ class Order {
     const auto [least, most] = std::ranges::minmax_element(pieces_, {}, &Piece::from);
     const uint64_t span = most->to - least->from;
     const auto is_explained = [&](size_t i) {
-      const Piece &piece = pieces_[i], *before = i == 0 ? nullptr : &pieces_[i - 1], *after = i + 1 == pieces_.size() ? nullptr : &pieces_[i + 1];
+      const Piece &piece = pieces_[i], *before = i == 0 ? nullptr : &pieces_[i - 1],
+                  *after = i + 1 == pieces_.size() ? nullptr : &pieces_[i + 1];
       if (before == nullptr && after == nullptr) return false;
       TickRange bounds;
       bounds.first = before != nullptr ? before->to : after->from - std::min(after->from, span);
@@ -137,7 +140,8 @@ class Order {
     return true;
   }
 
-  // Whether the segments up to some time, and those after it, are in order each. A trace with many timestamps shows that inside segments, too.
+  // Whether the segments up to some time, and those after it, are in order each. A trace with many timestamps shows that inside segments,
+  // too.
   [[nodiscard]] bool may_be_two_clocks(uint64_t places) const {
     uint64_t stamps = 0, highest = 0, low = 0, high = ~uint64_t{0}, lowest = ~uint64_t{0};
     for (const Piece& piece : pieces_) {
@@ -167,8 +171,8 @@ class Order {
   }
 
   Bytes bytes_;
-  TraceConfig config_;  ///< with timestamps, whatever the recording says
-  Pieces pieces_;  ///< as they are in the trace
+  TraceConfig config_;           ///< with timestamps, whatever the recording says
+  Pieces pieces_;                ///< as they are in the trace
   std::optional<uint64_t> cut_;  ///< where a segment is cut, `cut_in_` of the pieces
   size_t cut_in_ = 0;
 };

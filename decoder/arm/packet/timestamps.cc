@@ -152,7 +152,8 @@ class Judge {
   bool settle_back() {
     Ways ways;
     size_t earliest = at_;
-    for (auto group = static_cast<unsigned>(std::bit_width(before_ ^ stamps_[at_].value) - 1) / kGroupBits; group < stamps_[at_].groups; ++group) {
+    for (auto group = static_cast<unsigned>(std::bit_width(before_ ^ stamps_[at_].value) - 1) / kGroupBits; group < stamps_[at_].groups;
+         ++group) {
       const size_t earlier = writers_[group], count = ways.count;
       if (earlier == kNone || stamps_[earlier].is_dropped) continue;
       add_ways(earlier, group, ways);
@@ -179,9 +180,9 @@ class Judge {
   std::vector<Stamp> stamps_;
   std::vector<TimestampRepair> repairs_;
   TickRange bounds_;
-  uint64_t reach_ = 0;   ///< where there is no bound
-  size_t at_ = 0;        ///< the current stamp
-  uint64_t before_ = 0;  ///< the last one before it that is not wrong
+  uint64_t reach_ = 0;                         ///< where there is no bound
+  size_t at_ = 0;                              ///< the current stamp
+  uint64_t before_ = 0;                        ///< the last one before it that is not wrong
   std::array<size_t, kMostGroups> writers_{};  ///< the last stamp that wrote each group
 };
 
@@ -192,8 +193,10 @@ bool leaves_user(const Packet& packet) {
     case PacketKind::pe_reset:
     case PacketKind::trace_on:
     case PacketKind::overflow:
-    case PacketKind::discard: return true;
-    default: return packet.context.present && packet.context.level != 0;
+    case PacketKind::discard:
+      return true;
+    default:
+      return packet.context.present && packet.context.level != 0;
   }
 }
 
@@ -235,7 +238,8 @@ void TimestampIndex::read() {
     }
     bool on_packet(const Packet& packet, uint64_t at) {
       if (leaves_user(packet)) left_bytes = at;
-      if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0) known.push_back({at, packet.value, left_bytes});
+      if (packet.kind == PacketKind::timestamp && (packet.flags & kFlagNoTime) == 0 && packet.value != 0)
+        known.push_back({at, packet.value, left_bytes});
       return true;
     }
   } visitor{known_};

@@ -26,14 +26,14 @@ struct TimestampCheck {
 
 /// Checks the timestamps of a segment. `first_is_known`: false if its first timestamp is known to be wrong.
 ///
-/// A packet has only the low bytes of a timestamp ([ETMv4] "Timestamp instruction trace packet"), so a wrong byte is in all timestamps up to the next
-/// packet with that byte. Timestamps never go back. Where one does, it or an earlier one is wrong: the one that last wrote the highest byte in which the
-/// two differ. It is wrong if another value of one byte makes it fit the timestamps before and after it. If there is exactly one such value, the byte is
-/// corrected. Otherwise no timestamp with this byte is used. If either may be wrong, neither is used. If one byte explains nothing, the
-/// clock has changed, as where a guest with an offset begins to run, and nothing is wrong.
+/// A packet has only the low bytes of a timestamp ([ETMv4] "Timestamp instruction trace packet"), so a wrong byte is in all timestamps up
+/// to the next packet with that byte. Timestamps never go back. Where one does, it or an earlier one is wrong: the one that last wrote the
+/// highest byte in which the two differ. It is wrong if another value of one byte makes it fit the timestamps before and after it. If there
+/// is exactly one such value, the byte is corrected. Otherwise no timestamp with this byte is used. If either may be wrong, neither is
+/// used. If one byte explains nothing, the clock has changed, as where a guest with an offset begins to run, and nothing is wrong.
 ///
-/// Limitations: a wrong byte that contradicts no other timestamp is not found. Of several wrong packets without right ones between them, none may be
-/// found.
+/// Limitations: a wrong byte that contradicts no other timestamp is not found. Of several wrong packets without right ones between them,
+/// none may be found.
 [[nodiscard]] TimestampCheck check_timestamps(Bytes bytes, const TraceConfig& config, TickRange bounds, bool first_is_known);
 
 /// The timestamps of a segment, to look ahead of the flow. They are read on first use. The bytes and the repairs must outlive it.

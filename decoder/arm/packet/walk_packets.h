@@ -5,8 +5,8 @@
 
 namespace ptd::arm {
 
-/// Reads from the first A-Sync on. Calls `visitor`: on_atoms() for plain atoms; on_bad(offset), after which reading goes on at the next A-Sync; and
-/// on_packet(packet, offset) for others. The last two return false to end.
+/// Reads from the first A-Sync on. Calls `visitor`: on_atoms() for plain atoms; on_bad(offset), after which reading goes on at the next
+/// A-Sync; and on_packet(packet, offset) for others. The last two return false to end.
 template <typename Visitor>
 void walk_packets(PacketReader& reader, Bytes bytes, Visitor&& visitor) {
   const auto& forms = plain_forms();

@@ -20,8 +20,8 @@ class ContextFollower {
 
   /// Returns the number of switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const { return count(changes_, t); }
-  /// Returns the number of switches whose first record comes up to `t`: the flow has passed no more. Those beyond passed_at() are between their
-  /// two records, where the clock does not show whether the flow has passed the switch function. No user code runs there.
+  /// Returns the number of switches whose first record comes up to `t`: the flow has passed no more. Those beyond passed_at() are between
+  /// their two records, where the clock does not show whether the flow has passed the switch function. No user code runs there.
   [[nodiscard]] uint32_t left_at(TimeNs t) const { return count(leaves_, t); }
   /// Returns the number of switches passed by a trace that starts at `t` in the kernel (ContextTrack::add_leave()); 0 if it may be another.
   [[nodiscard]] uint32_t begun_at(TimeNs t) const;
@@ -29,8 +29,8 @@ class ContextFollower {
   [[nodiscard]] bool is_of_threads() const { return !begins_.empty(); }
   /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number.
   [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last) const;
-  /// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it since
-  /// the switch.
+  /// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it
+  /// since the switch.
   [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;
 
  private:

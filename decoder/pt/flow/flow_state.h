@@ -70,8 +70,8 @@ class ReturnStack {
 /// full batch interrupted the walk.
 class SilentLoop {
  public:
-  static constexpr uint64_t kQuiet = 256;       ///< instructions without a packet after which loops are searched for
-  static constexpr uint64_t kLeast = 1U << 15;  ///< lower limit of instructions without a packet, however often the limit was reached
+  static constexpr uint64_t kQuiet = 256;            ///< instructions without a packet after which loops are searched for
+  static constexpr uint64_t kLeast = 1U << 15;       ///< lower limit of instructions without a packet, however often the limit was reached
   static constexpr uint32_t kMostBlocks = 1U << 14;  ///< blocks without a packet
   static constexpr uint32_t kMostChoices = 64;       ///< choices without a packet
 
@@ -87,8 +87,8 @@ class SilentLoop {
   }
   /// Call when a packet is consumed.
   void forget() { until_ = 0; }
-  /// Call this instead of comes_back() after a choice between contents, which may lead elsewhere next time. Returns false after kMostChoices
-  /// without a packet.
+  /// Call this instead of comes_back() after a choice between contents, which may lead elsewhere next time. Returns false after
+  /// kMostChoices without a packet.
   [[nodiscard]] bool forget_after_choice(uint64_t silent) {
     forget();
     if (silent <= chosen_at_) choices_ = 0;
@@ -107,22 +107,22 @@ class SilentLoop {
 struct FlowState {
   // Position
   Ip ip;
-  bool enabled = false;   ///< tracing is on and ip is known
-  bool non_root = false;  ///< in VMX non-root operation: a guest runs
-  bool lost = false;      ///< flow was lost; waiting for a packet that gives its ip
-  bool in_gap = false;     ///< while lost: since an error, not an overflow
-  bool bits_open = false;  ///< while lost: a TNT was skipped that may contain branches that come after the next TIP's
-  bool doubtful = false;   ///< the flow continued at a TIP although bits_open was set
+  bool enabled = false;      ///< tracing is on and ip is known
+  bool non_root = false;     ///< in VMX non-root operation: a guest runs
+  bool lost = false;         ///< flow was lost; waiting for a packet that gives its ip
+  bool in_gap = false;       ///< while lost: since an error, not an overflow
+  bool bits_open = false;    ///< while lost: a TNT was skipped that may contain branches that come after the next TIP's
+  bool doubtful = false;     ///< the flow continued at a TIP although bits_open was set
   uint64_t whole_ip_at = 0;  ///< after a contradiction: the ips of packets up to this offset in the segment may be wrong; 0: they are right
   ExecMode mode = ExecMode::unknown;
-  bool interrupts = false;  ///< RFLAGS.IF, known only with event trace
-  Context context;        ///< thread and user address space; of a guest while one runs
-  uint32_t switches = 0;  ///< context switches passed (ContextFollower), at least
+  bool interrupts = false;     ///< RFLAGS.IF, known only with event trace
+  Context context;             ///< thread and user address space; of a guest while one runs
+  uint32_t switches = 0;       ///< context switches passed (ContextFollower), at least
   uint32_t most_switches = 0;  ///< and at most, since the flow may have passed some unseen
   bool thread_open = false;    ///< the flow may be of several threads, or of several programs of its thread
   bool program_open = false;   ///< the thread may have called exec or not
-  Ip given_ip;            ///< the last place that a packet gave the flow; 0: none since it was lost
-  Ip disabled_at;         ///< where tracing would resume after it was last disabled; 0: unknown
+  Ip given_ip;                 ///< the last place that a packet gave the flow; 0: none since it was lost
+  Ip disabled_at;              ///< where tracing would resume after it was last disabled; 0: unknown
 
   // Pending items of the trace
   uint64_t next = 0;      ///< first item not yet taken
@@ -133,20 +133,21 @@ struct FlowState {
   bool has_stop = false;
   bool counts_down = false;  ///< the head item is due after `countdown` more instructions
   uint64_t countdown = 0;
-  uint64_t position = 0;  ///< branches, targets and events taken so far
-  uint64_t silent = 0;    ///< instructions since something was taken
+  uint64_t position = 0;       ///< branches, targets and events taken so far
+  uint64_t silent = 0;         ///< instructions since something was taken
   uint32_t silent_blocks = 0;  ///< blocks begun since something was taken
-  uint64_t unanchored = 0;  ///< instructions before those of `silent`, since an anchor was taken (ItemKind::after_insns)
+  uint64_t unanchored = 0;     ///< instructions before those of `silent`, since an anchor was taken (ItemKind::after_insns)
   SilentLoop loop;
 
   // Time
-  Interval now;       ///< bounds for the next fetch. Between two synchronisations it sees the same code, so they may begin later than its moment
+  /// Bounds for the next fetch. Between two synchronisations it sees the same code, so they may begin later than its moment.
+  Interval now;
   TimeNs moment_first;  ///< lower bound of its moment; now.last is the upper one
   [[nodiscard]] Interval moment() const { return {moment_first, now.last}; }
   TimeNs not_before;  ///< known from version choices
   Floors floors;
-  uint64_t dated = kNever;    ///< `next` when `now` was set for `tnt_item`; kNever: it was not, or not for the last time
-  bool mark_due = true;       ///< `now`, the context or the mode may differ from those of the last mark
+  uint64_t dated = kNever;  ///< `next` when `now` was set for `tnt_item`; kNever: it was not, or not for the last time
+  bool mark_due = true;     ///< `now`, the context or the mode may differ from those of the last mark
   static constexpr uint64_t kNever = ~uint64_t{0};
   uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 

@@ -6,8 +6,8 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint64_t kProof = 192;        // branches, targets and events that must fit beyond the contradiction
-constexpr uint32_t kMaxStrays = 2;      // choices out of time in one search
+constexpr uint64_t kProof = 192;    // branches, targets and events that must fit beyond the contradiction
+constexpr uint32_t kMaxStrays = 2;  // choices out of time in one search
 constexpr size_t kMaxPins = 64;
 
 }  // namespace

@@ -27,8 +27,9 @@ class HealSearch {
   /// Returns a flow that starts like `from` (earlier in the segment), uses content of another time at one or two addresses, and fits the
   /// packets well past the contradiction. Its output is in `pending`. Null if there is none within the work.
   [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, const Search& how);
-  /// Marks what follows choices among several contents in time, of which nothing contradicts the others, in the flow that was found: from its block
-  /// `first` on, up to a packet that gives its place; of a doubtful flow, what follows `first`, too. Returns false if no packet gives it at the end.
+  /// Marks what follows choices among several contents in time, of which nothing contradicts the others, in the flow that was found: from
+  /// its block `first` on, up to a packet that gives its place; of a doubtful flow, what follows `first`, too. Returns false if no packet
+  /// gives it at the end.
   [[nodiscard]] bool mark_open(Flow& found, size_t first) const;
 
  private:
@@ -48,7 +49,8 @@ class HealSearch {
 
   Walker* walker_;
   std::vector<Choice> path_;
-  std::vector<size_t> open_, placed_;  ///< of the flow that was found: numbers of blocks before such choices, and before it was placed by packets
+  /// Of the flow that was found: numbers of blocks before such choices, and before it was placed by packets.
+  std::vector<size_t> open_, placed_;
   Search how_;
   uint64_t work_limit_ = 0;
 };

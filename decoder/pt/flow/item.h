@@ -213,10 +213,10 @@ class ItemReader {
   uint64_t slack_ns_ = 0;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
-  std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), output after it
-  std::vector<Item> binding_;  ///< events that are followed by their own FUP
-  std::vector<Item> waiting_;  ///< events that the next flow packet may bind to an ip
-  uint64_t base_ = 0;          ///< index of items_[0]
+  std::vector<Item> held_;             ///< events inside a compound (FUP .. TIP, OVF .. FUP), output after it
+  std::vector<Item> binding_;          ///< events that are followed by their own FUP
+  std::vector<Item> waiting_;          ///< events that the next flow packet may bind to an ip
+  uint64_t base_ = 0;                  ///< index of items_[0]
   ExecMode mode_ = ExecMode::unknown;  ///< from a MODE.Exec that is not bound yet; `interrupts_` is its RFLAGS.IF
   bool interrupts_ = false;
   bool done_ = false;

@@ -97,7 +97,8 @@ void ItemReader::produce() {
 
 // Returns whether the next packet is read without regard to those before it, except for its time and its ip.
 bool ItemReader::is_idle() const {
-  const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
+  const bool open =
+      has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
   return !open && !done_ && !ip_lost_ && reader_.block_items() == 0;
 }
 

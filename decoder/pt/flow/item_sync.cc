@@ -71,8 +71,8 @@ bool ItemReader::read_start() {
   }
 }
 
-// Reads a FUP after the PSB+ that belongs to an OVF before it ([SDM] "Compound Packet Event Summary"). Where the OVF is not known, a TNT shows that
-// the FUP is not that of an asynchronous branch.
+// Reads a FUP after the PSB+ that belongs to an OVF before it ([SDM] "Compound Packet Event Summary"). Where the OVF is not known, a TNT
+// shows that the FUP is not that of an asynchronous branch.
 void ItemReader::read_fup_of_overflow() {
   PacketReader ahead = reader_;
   Packet packet;
@@ -88,7 +88,8 @@ void ItemReader::read_fup_of_overflow() {
   if (!next() || packet.kind != PacketKind::fup || !decompress_ip(packet, ip)) return;
   const uint64_t at = offset, after = ahead.offset();
   const bool is_other = start_.has_ip && start_.ip.value != ip;
-  if (!segment_.after_overflow && (is_other || !next() || (packet.kind != PacketKind::tnt_short && packet.kind != PacketKind::tnt_long))) return;
+  if (!segment_.after_overflow && (is_other || !next() || (packet.kind != PacketKind::tnt_short && packet.kind != PacketKind::tnt_long)))
+    return;
   if (config_.errata.apl12 && is_off_at(after)) return;
   pass_time(at);
   reader_.seek(after);

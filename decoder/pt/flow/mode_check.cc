@@ -11,7 +11,8 @@ ExecMode exec_mode_of(const Packet& packet) {
 }
 
 bool modes_contradict(const AuxSegment& segment, const Config& config, ExecMode mode) {
-  if (mode == ExecMode::unknown || segment.tail_bytes == 0 || segment.tail_bytes > segment.bytes.size() || segment.break_after) return false;
+  if (mode == ExecMode::unknown || segment.tail_bytes == 0 || segment.tail_bytes > segment.bytes.size() || segment.break_after)
+    return false;
   const uint64_t end = segment.bytes.size() - segment.tail_bytes;
   ExecMode next = ExecMode::unknown;
   PacketReader reader(segment.bytes, end);

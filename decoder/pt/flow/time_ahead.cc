@@ -17,8 +17,8 @@ constexpr unsigned kPacketsBetween = 8;     // after so many packets without a t
 constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
-constexpr uint64_t kMtcWindow = 256;  // periods until an MTC has the same payload again
-constexpr uint64_t kSlack = 4;         // periods by which the clock may be wrong
+constexpr uint64_t kMtcWindow = 256;            // periods until an MTC has the same payload again
+constexpr uint64_t kSlack = 4;                  // periods by which the clock may be wrong
 constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
 
 /// Sizes of the packets that skip_plain() skips, by their first byte; 0: not skipped, or needs a closer look.
@@ -120,7 +120,8 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   zeros_ = find_zero_run(segment.bytes, 0, own_bytes_);
   window_ = 0;
   const bool is_known = segment.time.first != kTimeMin && slack_ns != kTimeMax.value;
-  bounds_ = {segment.time.first, segment.time.last, is_known ? earlier(plus(segment.time.first, slack_ns), segment.time.last) : segment.time.first};
+  bounds_ = {segment.time.first, segment.time.last,
+             is_known ? earlier(plus(segment.time.first, slack_ns), segment.time.last) : segment.time.first};
   end_ = segment.time.last;
   limit_ = segment.tail_bytes != 0 ? segment.time.last : kTimeMax;
   counted_to_ = complete_to_ = repeats_to_ = tsc_at_ = 0;
@@ -166,7 +167,8 @@ void TimeAhead::date(TimePoint& point, uint64_t offset, uint64_t end, bool bound
   const std::byte* data = segment_.bytes.data();
   if (end - at < 2 || data[at] != kMtc || !clock_.on_due_mtc(static_cast<uint8_t>(data[at + 1]), at)) return false;
   date_here(point, at, at + 2, true);
-  if (end - at >= 4 && data[at + 2] == kMtc) [[unlikely]] add_mtcs(point, end);
+  if (end - at >= 4 && data[at + 2] == kMtc) [[unlikely]]
+    add_mtcs(point, end);
   return true;
 }
 
@@ -223,7 +225,8 @@ void TimeAhead::begin_ns_of() {
   near_ = {};
   if (!time.valid()) {
     near_.large = 0;
-  } else if (const uint64_t small = (uint64_t{1} << (time.time_shift & 63U)) - 1; time.time_shift != 0 && time.time_shift <= 32 && keeps_small(time, small)) {
+  } else if (const uint64_t small = (uint64_t{1} << (time.time_shift & 63U)) - 1;
+             time.time_shift != 0 && time.time_shift <= 32 && keeps_small(time, small)) {
     near_.mask = small;
     near_.mult = time.time_mult;
     near_.shift = near_.large_shift = time.time_shift;
@@ -297,7 +300,8 @@ bool TimeAhead::scan_packet() {
       add(offset, reader_.offset(), read_tsc(packet, offset));
       return true;
     case PacketKind::tma:
-      if (!is_fast_counter(packet.aux, config_.tsc_ctc_ratio_n, config_.tsc_ctc_ratio_d)) contradicted_at_ = std::min(contradicted_at_, offset);
+      if (!is_fast_counter(packet.aux, config_.tsc_ctc_ratio_n, config_.tsc_ctc_ratio_d))
+        contradicted_at_ = std::min(contradicted_at_, offset);
       [[fallthrough]];
     case PacketKind::cyc: {
       const bool told = clock_.on_packet(packet, offset) && clock_.known();
@@ -341,8 +345,8 @@ void TimeAhead::pass_overflow() {
   if (!is_complete_) clock_.on_loss();
 }
 
-// Returns whether whole windows of MTCs seem to be missing before a TSC that is `ahead` ticks later than they count to. If the core slept, which
-// stops the MTCs, the TSC comes at any moment of a window, else soon after an MTC.
+// Returns whether whole windows of MTCs seem to be missing before a TSC that is `ahead` ticks later than they count to. If the core slept,
+// which stops the MTCs, the TSC comes at any moment of a window, else soon after an MTC.
 bool TimeAhead::misses_windows(uint64_t ahead) const {
   const uint64_t period = period_ticks();
   if (period == 0) return true;
@@ -350,8 +354,8 @@ bool TimeAhead::misses_windows(uint64_t ahead) const {
   return ahead / period + kSlack >= kMtcWindow && after <= 2 * kSlack;
 }
 
-// Gives a TSC to `clock`. Returns how the packets before it, and `more_ticks`, have counted. A TSC that is earlier by more than 2^32 ticks comes from
-// another clock.
+// Gives a TSC to `clock`. Returns how the packets before it, and `more_ticks`, have counted. A TSC that is earlier by more than 2^32 ticks
+// comes from another clock.
 TimeAhead::Count TimeAhead::count_at(const Packet& tsc, uint64_t offset, bool in_guest, PtClock& clock, uint64_t more_ticks) const {
   constexpr uint64_t kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
   const uint64_t least_back = period_ticks() + (segment_.cpu < 0 ? kSkew : 0);  // processors' TSCs may differ a little
@@ -404,8 +408,8 @@ bool TimeAhead::is_damaged_repeat(uint64_t offset) {
   return contradicted;
 }
 
-// Returns how the packets from here on, and `more_ticks`, count up to the next TSC, or in the last segment up to the time of the last AUX record.
-// `compared_to` is where that TSC is, or the packets end.
+// Returns how the packets from here on, and `more_ticks`, count up to the next TSC, or in the last segment up to the time of the last AUX
+// record. `compared_to` is where that TSC is, or the packets end.
 TimeAhead::Count TimeAhead::count_to_tsc(uint64_t& compared_to, uint64_t more_ticks) const {
   PacketReader reader = reader_;
   PtClock clock = clock_;
@@ -433,7 +437,8 @@ TimeAhead::Count TimeAhead::count_to_tsc(uint64_t& compared_to, uint64_t more_ti
     }
   }
   const Interval& time = segment_.time;
-  if (segment_.tail_bytes != 0 || in_guest || !config_.time.valid() || time.first >= time.last || time.last == kTimeMax) return Count::unknown;
+  if (segment_.tail_bytes != 0 || in_guest || !config_.time.valid() || time.first >= time.last || time.last == kTimeMax)
+    return Count::unknown;
   const Tsc counted{clock.earliest().value + more_ticks}, window{counted.value + (kMtcWindow - kSlack) * period_ticks()};
   if (plus(time.last, kOutsideNs) < config_.time.to_ns(counted)) return Count::too_high;
   return time.last < config_.time.to_ns(window) ? Count::complete : Count::unknown;

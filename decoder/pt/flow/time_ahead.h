@@ -39,13 +39,13 @@ struct alignas(64) TimePoint {
 ///
 /// A flow that needs no upper bound for now reads timing packets where it meets them: see may_read_at().
 ///
-/// An MTC packet counts from the one before it, so that one wrong bit moves all times up to the next TSC, mostly by 256 periods. The count of
-/// undamaged packets is never too high, as missing ones lower it: if it comes to a later time than that TSC, the MTC packets from the first
-/// that is not the expected one on are not used, and the TSC bounds the times. An MTC that repeats the one before it, although the next TSC comes
-/// before 256 periods have passed, is not used either, nor is a TMA's impossible FastCounter.
+/// An MTC packet counts from the one before it, so that one wrong bit moves all times up to the next TSC, mostly by 256 periods. The count
+/// of undamaged packets is never too high, as missing ones lower it: if it comes to a later time than that TSC, the MTC packets from the
+/// first that is not the expected one on are not used, and the TSC bounds the times. An MTC that repeats the one before it, although the
+/// next TSC comes before 256 periods have passed, is not used either, nor is a TMA's impossible FastCounter.
 ///
-/// An OVF loses less than 256 MTC packets ([SDM] "Mini Time Counter (MTC) Packet"), so that the next one gives an upper bound again, unless the next TSC is
-/// whole windows of 256 later than the packets before it count to.
+/// An OVF loses less than 256 MTC packets ([SDM] "Mini Time Counter (MTC) Packet"), so that the next one gives an upper bound again, unless
+/// the next TSC is whole windows of 256 later than the packets before it count to.
 class TimeAhead {
  public:
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
@@ -80,8 +80,9 @@ class TimeAhead {
   [[nodiscard]] TimeNs end() const { return end_; }
   /// Returns whether packets read so far count to a later time than that of the next PSB. The times given do not show it.
   [[nodiscard]] bool passed_end() const { return passed_end_; }
-  /// Returns the offset of the first MTC or TMA packet that is not used because another one contradicts it, or of the TSC from which on MTC packets
-  /// counted to a later time than the next one, if none of them stands out. kNoOffset: no packet read so far contradicts another one.
+  /// Returns the offset of the first MTC or TMA packet that is not used because another one contradicts it, or of the TSC from which on MTC
+  /// packets counted to a later time than the next one, if none of them stands out. kNoOffset: no packet read so far contradicts another
+  /// one.
   [[nodiscard]] uint64_t contradicted_at() const { return contradicted_at_; }
   /// Returns whether packets read so far show that TSCs may be those of a VMX guest.
   [[nodiscard]] bool in_guest() const { return in_guest_; }
@@ -156,14 +157,14 @@ class TimeAhead {
     TimeNs first, last, about;
   } bounds_;  ///< the bounds after the last timing packet, and the likeliest time
   TimeNs end_;
-  TimeNs limit_;  ///< of lower bounds: the next PSB's TSC
-  uint64_t counted_to_ = 0;                ///< up to there the count of MTC packets was compared with the next TSC
-  uint64_t repeats_to_ = 0;                ///< the TSC there shows that MTCs before it that repeat the one before them are damaged
+  TimeNs limit_;             ///< of lower bounds: the next PSB's TSC
+  uint64_t counted_to_ = 0;  ///< up to there the count of MTC packets was compared with the next TSC
+  uint64_t repeats_to_ = 0;  ///< the TSC there shows that MTCs before it that repeat the one before them are damaged
   uint64_t contradicted_at_ = kNoOffset;
-  uint64_t tsc_at_ = 0;                    ///< offset of the last TSC, 0: that of the PSB+
+  uint64_t tsc_at_ = 0;  ///< offset of the last TSC, 0: that of the PSB+
   bool passed_end_ = false;
-  bool miscounts_ = false;                 ///< MTC packets are not used up to the next TSC
-  bool in_guest_ = false;                  ///< the segment has times of a VMX guest, whose TSC is another clock
+  bool miscounts_ = false;         ///< MTC packets are not used up to the next TSC
+  bool in_guest_ = false;          ///< the segment has times of a VMX guest, whose TSC is another clock
   std::vector<TimePoint> points_;  ///< the first count_ are in use
   size_t head_ = 0, bound_ = 0, count_ = 0;
   TimePoint here_;  ///< the result of read_at()

@@ -1,4 +1,5 @@
-// Walker: the instruction loop and blocks. walker_fetch.cc reads the code, walker_ahead.cc looks at code that is not executed, walker_items.cc consumes items.
+// Walker: the instruction loop and blocks. walker_fetch.cc reads the code, walker_ahead.cc looks at code that is not executed,
+// walker_items.cc consumes items.
 #include "decoder/pt/flow/walker.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace ptd::pt {
 namespace {
 
-constexpr unsigned kCacheBits = 16;  // of the cache of code
+constexpr unsigned kCacheBits = 16;              // of the cache of code
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 
 }  // namespace
@@ -28,7 +29,8 @@ bool Walker::count_silent(Flow& flow) const {
 }
 
 bool Walker::in_filter(Ip ip) const {
-  return std::any_of(options_.filter.begin(), options_.filter.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+  return std::any_of(options_.filter.begin(), options_.filter.end(),
+                     [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
 }
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
@@ -355,8 +357,9 @@ Walker::Go Walker::after_sequential(Flow& flow, const Step& step) {
   return ends_at_mov_cr3(flow, step, ip, false) ? Go::disabled : Go::on;
 }
 
-// Takes the TIP.PGD of the MOV CR3 at `at`, which has just been executed. With a CR3 filter it has neither a PIP nor an ip. If the MOV is the last instruction of
-// a filter region, it has both, and the ip is that of the next instruction ([SDM] "Packet Generation under Different Enable Conditions").
+// Takes the TIP.PGD of the MOV CR3 at `at`, which has just been executed. With a CR3 filter it has neither a PIP nor an ip. If the MOV is
+// the last instruction of a filter region, it has both, and the ip is that of the next instruction ([SDM] "Packet Generation under
+// Different Enable Conditions").
 bool Walker::ends_at_mov_cr3(Flow& flow, const Step& step, Ip at, bool without_pip) {
   FlowState& state = flow.state;
   if (step.cls != InsnClass::mov_cr3 || state.tnt_count != 0) return false;

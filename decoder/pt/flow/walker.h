@@ -10,9 +10,9 @@
 #include "decoder/pt/flow/context_follower.h"
 #include "decoder/pt/flow/flow_state.h"
 #include "decoder/pt/flow/item.h"
+#include "decoder/pt/flow/straight_code.h"
 #include "image/base/growing_cache.h"
 #include "image/fetch_steps.h"
-#include "decoder/pt/flow/straight_code.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/decoder.h"
@@ -63,8 +63,8 @@ struct Flow {
   Mark mark;  ///< the last mark output
   bool mark_valid = false;
   bool mode_given = false;  ///< the segment gave an execution mode, and RFLAGS.IF
-  uint32_t penalty = 0;    ///< number of unlikely candidates taken
-  std::vector<Pin> pins;   ///< valid within the segment
+  uint32_t penalty = 0;     ///< number of unlikely candidates taken
+  std::vector<Pin> pins;    ///< valid within the segment
 
   static constexpr uint64_t kNoLimit = ~uint64_t{0};
   /// Appends instructions to the block under construction, or begins it.
@@ -167,10 +167,11 @@ class Walker {
   /// Sets the time bounds for the next fetch from the head item and `state.not_before`.
   void refresh_now(FlowState& state);
   void begin_with(FlowState& state, const Candidate& code);
-  /// Lets the time of a flow begin at `not_before` rather than at the versions of code that it chose: for a flow that was chosen among several.
+  /// Lets the time of a flow begin at `not_before` rather than at the versions of code that it chose: for a flow that was chosen among
+  /// several.
   void forget_chosen_times(FlowState& state, TimeNs not_before);
-  /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then. With
-  /// `stacks`, returns false if such flows may have other return stacks.
+  /// Returns whether the items from `next` on, which the flow has taken, give its place: every flow that fits the packets is there then.
+  /// With `stacks`, returns false if such flows may have other return stacks.
   [[nodiscard]] bool is_placed_since(const FlowState& state, uint64_t next, bool stacks);
   [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
   /// Returns true if the flow is at the segment's end.
@@ -184,8 +185,8 @@ class Walker {
   [[nodiscard]] bool thread_is_unknown() const;
 
  private:
-  static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
-  static constexpr uint64_t kModestFetch = 256;   ///< steps: see only_modest_fetches()
+  static constexpr uint64_t kCopyWork = 16;      ///< see count_copy()
+  static constexpr uint64_t kModestFetch = 256;  ///< steps: see only_modest_fetches()
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path takes over the walker's state and returns it
 
@@ -223,7 +224,9 @@ class Walker {
   [[nodiscard]] Likely likely_switches(const FlowState& state, Switches passed, Interval time) const;
   [[nodiscard]] Likely likely_beside(const FlowState& state, Switches passed, Interval time) const;
   void set_switches(Flow& flow, Switches passed, Interval time, const Likely& likely);
-  void set_switches(Flow& flow, Switches passed, Interval time) { set_switches(flow, passed, time, likely_switches(flow.state, passed, time)); }
+  void set_switches(Flow& flow, Switches passed, Interval time) {
+    set_switches(flow, passed, time, likely_switches(flow.state, passed, time));
+  }
   [[nodiscard]] Context counted_context(FlowState& state, Interval time) const;
   enum class From : uint8_t { before, start, loss };  ///< the flow before it, the start of tracing, lost flow
   void find_thread(Flow& flow, Interval time, uint64_t next, From from, uint32_t most_switches = ~uint32_t{0});
@@ -358,14 +361,14 @@ class Walker {
   AuxSegment segment_;
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
-  bool looks_ahead_ = false;    ///< see Ahead
-  bool has_execs_ = false;      ///< see find_execs()
-  bool resumes_ = false;        ///< the flow goes on where tracing was last disabled
+  bool looks_ahead_ = false;   ///< see Ahead
+  bool has_execs_ = false;     ///< see find_execs()
+  bool resumes_ = false;       ///< the flow goes on where tracing was last disabled
   uint32_t switches_met_ = 0;  ///< executions of the switch function in look_ahead()
   uint64_t fit_work_ = 0;      ///< instructions walked for programs that did not become the flow's guess first, in this segment
   BlockTable table_;
   GrowingCache<StraightCode> cache_;
-  StraightCode own_code_;  ///< what read_single() read for one flow alone
+  StraightCode own_code_;                ///< what read_single() read for one flow alone
   std::vector<CodeCandidate> contents_;  ///< contents of the current fetch
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow resumed in this segment

@@ -64,7 +64,8 @@ bool Walker::reaches(Flow& flow, Ip ip) {
 }
 
 // Returns true if code that generates no packet leads from the flow's ip back to it. In that case no packet shows how often the flow passed
-// the ip. Follows every candidate, as long as all code of the way may have been there at one moment. Memory without code is no part of a loop:
+// the ip. Follows every candidate, as long as all code of the way may have been there at one moment. Memory without code is no part of a
+// loop:
 // a piece of generated code may jump to another one that is not recorded yet, and would lead through zeros. Limitation: a loop of more than
 // kMostStepsOfLoop instructions, or through code with many versions, is not found.
 bool Walker::comes_back(Flow& flow) {
@@ -101,7 +102,8 @@ bool Walker::comes_back(Flow& flow) {
       follow(code->last(), way.when);
     } else if (read_candidates(flow, space)) {
       for (const Candidate& candidate : candidates_) {
-        if (!is_unwritten(candidate.bytes)) follow(step_of(candidate.insn, state.ip, state.mode), common_time(way.when, candidate.possible));
+        if (!is_unwritten(candidate.bytes))
+          follow(step_of(candidate.insn, state.ip, state.mode), common_time(way.when, candidate.possible));
       }
     }
   }
@@ -121,8 +123,8 @@ void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
   give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
 }
 
-// Returns the offset of the first packet from `offset` on that gives all bits of an ip, or that of the segment's end. Packets before it give the
-// bits that differ from the packet before them, which may be damaged or missing.
+// Returns the offset of the first packet from `offset` on that gives all bits of an ip, or that of the segment's end. Packets before it
+// give the bits that differ from the packet before them, which may be damaged or missing.
 uint64_t Walker::find_whole_ip(uint64_t offset) const {
   PacketReader reader(segment_.bytes, offset);
   Packet packet;

@@ -12,11 +12,11 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kContents = 16;                 // maximum number of contents per fetch
-constexpr size_t kMostContents = 256;            // maximum number if that is not enough
-constexpr size_t kMostEver = 1U << 14;           // addresses whose contents of all times are cached
-constexpr size_t kMostMissing = 256;             // sections without code at which the flow resumes per segment
-constexpr uint64_t kWraps = uint64_t{1} << 32;   // where addresses wrap outside 64-bit mode
+constexpr size_t kContents = 16;                // maximum number of contents per fetch
+constexpr size_t kMostContents = 256;           // maximum number if that is not enough
+constexpr size_t kMostEver = 1U << 14;          // addresses whose contents of all times are cached
+constexpr size_t kMostMissing = 256;            // sections without code at which the flow resumes per segment
+constexpr uint64_t kWraps = uint64_t{1} << 32;  // where addresses wrap outside 64-bit mode
 
 uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
@@ -72,8 +72,8 @@ StraightCode* Walker::known_code(const FlowState& state, SpaceId space) {
   // What makes code suspect may lie in a part of that time, and other versions than those that the flow has reached may be possible.
   const bool is_suspect = has(code.block_flags, BlockFlag::suspect);
   const bool in_time = is_suspect ? code.certain == state.now && state.floors.empty() : code.certain.contains(state.now);
-  const bool holds = code.ip == state.ip && code.space == space && code.mode == state.mode && in_time &&
-                     !code.ambiguous && (code.plain || !counting_);
+  const bool holds =
+      code.ip == state.ip && code.space == space && code.mode == state.mode && in_time && !code.ambiguous && (code.plain || !counting_);
   return holds ? &code : nullptr;
 }
 
@@ -265,8 +265,9 @@ void Walker::doubt_beside_missing(const FlowState& state, SpaceId space) {
   };
   const bool doubt = std::ranges::any_of(candidates_, [&](const Candidate& candidate) {
     const Interval live = candidate.certain;
-    return !live.contains(now) && (is_missing(now.first) || is_missing(now.last) || (live.first > now.first && is_missing(TimeNs{live.first.value - 1})) ||
-                                   (live.last < now.last && is_missing(TimeNs{live.last.value + 1})));
+    return !live.contains(now) &&
+           (is_missing(now.first) || is_missing(now.last) || (live.first > now.first && is_missing(TimeNs{live.first.value - 1})) ||
+            (live.last < now.last && is_missing(TimeNs{live.last.value + 1})));
   });
   for (Candidate& candidate : candidates_) candidate.flags = doubt ? candidate.flags | CodeFlag::suspect : candidate.flags;
 }
@@ -283,7 +284,7 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   const uint32_t passed = flow.state.switches;
   update_context(flow, item.before, item.hi);
   flow.state.switches = flow.state.most_switches = passed;  // the flow may be resumed elsewhere
-  const FetchStepLimit limit(kModestFetch);  // many versions are code as well
+  const FetchStepLimit limit(kModestFetch);                 // many versions are code as well
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
   const FetchResult code = ask(space_of(flow.state, ip), ip, time_of(item), {}, contents);

@@ -1,4 +1,5 @@
-// Walker: virtual machines. [SDM] "VMX-Specific Packets": PIP.NR tells whether a guest runs. A VM entry is PIP, TIP; a VM exit is FUP, PIP, TIP.
+// Walker: virtual machines. [SDM] "VMX-Specific Packets": PIP.NR tells whether a guest runs. A VM entry is PIP, TIP; a VM exit is FUP, PIP,
+// TIP.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -31,7 +32,8 @@ void Walker::add_guest_threads(Ip ip, const Context& host, Interval time, GuestT
   };
   const Guest guest = guest_run_by(*contexts_, host);
   const std::vector<ContextTrack::Switch>& switches = kernel || guest.vcpu < 0 ? kNone : guest_switches(*contexts_, guest);
-  auto end = std::upper_bound(switches.begin(), switches.end(), time.last, [](TimeNs t, const ContextTrack::Switch& each) { return t < each.time; });
+  auto end = std::upper_bound(switches.begin(), switches.end(), time.last,
+                              [](TimeNs t, const ContextTrack::Switch& each) { return t < each.time; });
   TimeNs last = time.last;
   for (uint32_t left = kMostGuestThreads;; --left) {
     const TimeNs comes = end == switches.begin() ? kTimeMin : std::prev(end)->time;
@@ -74,7 +76,8 @@ Walker::GuestThreads Walker::guest_threads(const FlowState& state, Ip ip, Interv
   return all;
 }
 
-// Updates the current thread of a flow in a guest, whose next item is `next`. If several are possible, the flow is suspect until it is updated again.
+// Updates the current thread of a flow in a guest, whose next item is `next`. If several are possible, the flow is suspect until it is
+// updated again.
 void Walker::find_guest_thread(Flow& flow, Interval time, uint64_t next, bool counted) {
   FlowState& state = flow.state;
   GuestThreads all = guest_threads(state, state.ip, time, counted);

@@ -14,16 +14,16 @@ constexpr uint32_t kMostBlocksAhead = 1U << 14;  // searched for an execution of
 constexpr uint32_t kMostThreads = 64;            // switches whose threads are compared, and programs of a thread
 constexpr uint32_t kMostSwitches = 1U << 12;     // of a segment, whose threads may call exec
 constexpr size_t kMostPrograms = 5;              // compared with the packets ahead
-constexpr uint64_t kMostFitted = 256;           // branches, targets and events for which the likeliest program is compared
+constexpr uint64_t kMostFitted = 256;            // branches, targets and events for which the likeliest program is compared
 constexpr uint64_t kProof = 64;                  // likewise past those that contradict it, for another one
 
 using Changes = std::vector<ContextTrack::Switch>;
 
 /// Returns the first change after `time`.
 Changes::const_iterator first_after(const Changes& changes, TimeNs time) {
-  return std::upper_bound(changes.begin(), changes.end(), time, [](TimeNs t, const ContextTrack::Switch& change) { return t < change.time; });
+  return std::upper_bound(changes.begin(), changes.end(), time,
+                          [](TimeNs t, const ContextTrack::Switch& change) { return t < change.time; });
 }
-
 
 bool is_end(EventKind kind) { return kind == EventKind::overflow || kind == EventKind::disabled || kind == EventKind::async_disabled; }
 
@@ -53,8 +53,8 @@ Context Walker::program_at(const Context& context, TimeNs time) const {
   return context.tid > 0 && found.pid == context.pid ? found : context;
 }
 
-// Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a flow that does is of
-// the program of before. Else it is of one that has code at its ip.
+// Returns the program of a thread that calls exec within `time`; `late` is the last one. exec does not return to where it was called: a
+// flow that does is of the program of before. Else it is of one that has code at its ip.
 Context Walker::likely_program(FlowState& state, const Context& late, bool was_open, Interval time) const {
   const Context before = state.context, early = program_at(late, time.first);
   bool is_one = before.space == early.space, found = false, differ = false, fits_before = false;
@@ -83,7 +83,8 @@ bool Walker::find_execs() const {
     const auto& changes = contexts_->thread_changes(tid);
     auto change = first_after(changes, time.first);
     for (; change != changes.end() && change->time <= time.last; ++change) {
-      if (change != changes.begin() && std::prev(change)->to.space != change->to.space && std::prev(change)->to.pid == change->to.pid) return true;
+      if (change != changes.begin() && std::prev(change)->to.space != change->to.space && std::prev(change)->to.pid == change->to.pid)
+        return true;
     }
     return false;
   };
@@ -141,12 +142,12 @@ Walker::Runs Walker::runs_at(Ip ip, const Context& thread, Interval time) const 
     unknown = unknown || (program.space == kNoSpace && program.tid != 0);  // the idle task has no user code
     found = found || timeline_.section_at(program.space, ip, when) != kNoSection;
   };
-  has_execs_ && thread.tid > 0 ? each_program(thread, time, add) : add(thread, time.last);
+  has_execs_&& thread.tid > 0 ? each_program(thread, time, add) : add(thread, time.last);
   return found ? Runs::yes : unknown ? Runs::unknown : Runs::no;
 }
 
-// Returns the number of switches, of those possible, after which the thread runs the code at the flow's ip: the least in the kernel and where a lost flow
-// goes on (passed.resumes), else the most. A thread that has code there is likelier than one whose program is unknown.
+// Returns the number of switches, of those possible, after which the thread runs the code at the flow's ip: the least in the kernel and
+// where a lost flow goes on (passed.resumes), else the most. A thread that has code there is likelier than one whose program is unknown.
 Walker::Likely Walker::likely_switches(const FlowState& state, Switches passed, Interval time) const {
   const bool kernel = is_kernel_half(state.ip);
   const uint32_t lowest = std::max(passed.least, passed.most - std::min(passed.most, kMostThreads));
@@ -173,7 +174,8 @@ Walker::Likely Walker::likely_switches(const FlowState& state, Switches passed, 
   return likely;
 }
 
-// Same if no possible thread runs there: the next thread, or the one before, if a small error of the clock explains it. Nothing proves the error.
+// Same if no possible thread runs there: the next thread, or the one before, if a small error of the clock explains it. Nothing proves the
+// error.
 Walker::Likely Walker::likely_beside(const FlowState& state, Switches passed, Interval time) const {
   const auto take = [&](uint32_t switches) {
     Likely likely;
@@ -186,12 +188,13 @@ Walker::Likely Walker::likely_beside(const FlowState& state, Switches passed, In
   if (follower_.passed_at(plus(time.last, ContextTrack::kClockErrorNs)) > passed.most) {
     if (const Likely next = take(passed.most + 1); next.runs != Runs::no) return next;
   }
-  if (passed.least == 0 || follower_.left_at(minus(std::max(time.first, passed.until), ContextTrack::kClockErrorNs)) >= passed.least) return {};
+  if (passed.least == 0 || follower_.left_at(minus(std::max(time.first, passed.until), ContextTrack::kClockErrorNs)) >= passed.least)
+    return {};
   return take(passed.least - 1);
 }
 
-// Returns the context of a flow that comes to user code at a time within `time` and has counted its switches. If its thread has no code there, but another one
-// of that time has, the count may be wrong: that one is the likeliest.
+// Returns the context of a flow that comes to user code at a time within `time` and has counted its switches. If its thread has no code
+// there, but another one of that time has, the count may be wrong: that one is the likeliest.
 Context Walker::counted_context(FlowState& state, Interval time) const {
   const Context context = follower_.at(state.switches, time.first, time.last);
   const uint32_t least = follower_.passed_at(time.first), most = follower_.passed_at(time.last);
@@ -212,9 +215,9 @@ void Walker::set_switches(Flow& flow, Switches passed, Interval time, const Like
   set_thread(flow, follower_.after_switch(likely.switches, time.last), time.first, time.last);
 }
 
-// Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted: at most
-// `most_switches` unless the clock shows more. Its next item is `next`. If neither the clock nor what the flow does next tells the thread, the flow is
-// suspect until they do.
+// Updates the current thread where the flow begins or goes on at a time within [first, last], after switches that it may not have counted:
+// at most `most_switches` unless the clock shows more. Its next item is `next`. If neither the clock nor what the flow does next tells the
+// thread, the flow is suspect until they do.
 void Walker::find_thread(Flow& flow, Interval time, uint64_t next, From from, uint32_t most_switches) {
   FlowState& state = flow.state;
   if (in_guest(state)) return find_guest_thread(flow, time, next, false);
@@ -309,8 +312,8 @@ class Walker::Ahead {
   std::vector<Candidate> candidates_;
 };
 
-// Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function for each of
-// the others. If it comes to code that follows the switch function first, it is inside a switch.
+// Walks kernel code ahead, to see how many of the switches that are possible at `time` the flow has passed: it executes the switch function
+// for each of the others. If it comes to code that follows the switch function first, it is inside a switch.
 void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches& passed) {
   const Ahead scope(*this);
   switches_met_ = 0;
@@ -324,7 +327,9 @@ void Walker::look_ahead(const Flow& flow, Interval time, uint64_t next, Switches
   const bool at_moment = time.first == time.last;
   bool inside = false, goes_on = true;
   for (uint32_t i = 0; i < kMostBlocksAhead; ++i) {
-    if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) { return is_end(event.kind); })) break;
+    if (!blocks.gaps.empty() ||
+        std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) { return is_end(event.kind); }))
+      break;
     if (!is_kernel_half(ahead.state.ip)) {
       const uint32_t left = left_ahead(ahead.state.next, passed.most + switches_met_);
       passed.least = std::clamp(left - std::min(left, switches_met_), passed.least, passed.most);
@@ -360,7 +365,8 @@ Walker::Fit Walker::fit_ahead(const Flow& flow, const Context& context, uint64_t
   ahead.write_to(blocks, Flow::kNoLimit);
   state.tnt_count == 0 ? settle(ahead) : refresh_now(state);
   const auto is_left = [&] {
-    return is_kernel_half(state.ip) || !blocks.gaps.empty() || std::ranges::any_of(blocks.events, [](const Event& event) { return is_end(event.kind); });
+    return is_kernel_half(state.ip) || !blocks.gaps.empty() ||
+           std::ranges::any_of(blocks.events, [](const Event& event) { return is_end(event.kind); });
   };
   Fit fit;
   WalkStop stop = WalkStop::position;
@@ -372,7 +378,8 @@ Walker::Fit Walker::fit_ahead(const Flow& flow, const Context& context, uint64_t
   fit.fits = fit.fits || stop == WalkStop::done;
   fit.position = state.position;
   fit.contradicted = stop == WalkStop::lost && (loss_.reason == GapReason::image_mismatch || loss_.reason == GapReason::bad_insn);
-  fit.ends = fit.contradicted || (stop == WalkStop::lost && (loss_.reason == GapReason::no_image || loss_.reason == GapReason::unknown_return));
+  fit.ends =
+      fit.contradicted || (stop == WalkStop::lost && (loss_.reason == GapReason::no_image || loss_.reason == GapReason::unknown_return));
   fit_work_ += walked_ - scope.walked();
   if (counting_) scope.charge();
   return fit;
@@ -395,13 +402,14 @@ std::vector<Context> Walker::possible_programs(const FlowState& state, Switches 
     return all;
   }
   const uint32_t count = std::min(passed.most - passed.least, kMostThreads);
-  for (uint32_t i = 0; i <= count && left != 0 && all.size() != kMostPrograms; ++i) add_thread(follower_.after_switch(passed.resumes ? passed.least + i : passed.most - i, time.last));
+  for (uint32_t i = 0; i <= count && left != 0 && all.size() != kMostPrograms; ++i)
+    add_thread(follower_.after_switch(passed.resumes ? passed.least + i : passed.most - i, time.last));
   return all;
 }
 
-// If the flow may be of several programs, and the packets ahead contradict the one that was chosen, takes the first of the others that fits them up to
-// where user code is left, or well past that. So it does if the code of the chosen one is missing, or calls were lost, but then another one must fit well
-// past that. More than one may fit, so the flow stays suspect.
+// If the flow may be of several programs, and the packets ahead contradict the one that was chosen, takes the first of the others that fits
+// them up to where user code is left, or well past that. So it does if the code of the chosen one is missing, or calls were lost, but then
+// another one must fit well past that. More than one may fit, so the flow stays suspect.
 void Walker::fit_program(Flow& flow, Switches passed, Interval time, uint64_t next, From from) {
   FlowState& state = flow.state;
   if (!state.thread_open || looks_ahead_ || !state.enabled || is_kernel_half(state.ip) || !options_.config.has_flow) return;
@@ -472,7 +480,8 @@ bool Walker::is_thread_clear(const FlowState& state, Ip ip, Interval time, bool 
   if (has_execs_ && !is_kernel_half(ip)) return false;
   if (is_only_by_time(state, ip)) return true;
   const Switches passed = switches_at(state.switches, ip, time, starts);
-  return passed.least == passed.most && (is_kernel_half(ip) || runs_at(ip, follower_.after_switch(passed.least, time.last), time) != Runs::no);
+  return passed.least == passed.most &&
+         (is_kernel_half(ip) || runs_at(ip, follower_.after_switch(passed.least, time.last), time) != Runs::no);
 }
 
 bool Walker::enters_clearly(const FlowState& state, const Item& item) const {

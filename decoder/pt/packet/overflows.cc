@@ -15,7 +15,8 @@ constexpr std::byte kOvfFirst{0x02}, kOvfSecond{0xf3};
 
 bool may_overflow(Bytes bytes) {
   const std::byte *at = bytes.data(), *const end = at + bytes.size();
-  while (at != end && (at = static_cast<const std::byte*>(std::memchr(at, static_cast<int>(kOvfSecond), static_cast<size_t>(end - at)))) != nullptr) {
+  while (at != end &&
+         (at = static_cast<const std::byte*>(std::memchr(at, static_cast<int>(kOvfSecond), static_cast<size_t>(end - at)))) != nullptr) {
     if (at != bytes.data() && at[-1] == kOvfFirst) return true;
     ++at;
   }

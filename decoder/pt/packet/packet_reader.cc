@@ -24,7 +24,6 @@ uint64_t load_le(const std::byte* p, unsigned size) {
   return value;
 }
 
-
 /// Loads an ip payload. Constant sizes compile to single loads; a variable size would be a call of memcpy.
 uint64_t load_ip(const std::byte* p, unsigned size) {
   switch (size) {

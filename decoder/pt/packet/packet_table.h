@@ -11,7 +11,8 @@ namespace ptd::pt {
 
 inline constexpr uint64_t kPsbBytes = 16;
 inline constexpr uint8_t kLongTntBits = 47;  ///< branches in a full long TNT
-inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};  ///< by IPBytes: what a compressed address replaces
+/// By IPBytes: what a compressed address replaces.
+inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
 
 /// Layout of a packet's bytes.
 enum class Layout : uint8_t {

@@ -9,8 +9,8 @@ namespace ptd::pt {
 namespace {
 
 constexpr unsigned kShortTntBits = 6;
-/// Has no bits in common with an ip. Processors do not compress the first ip after a PSB, although [SDM] "Packet Stream Boundary (PSB)" allows it
-/// for low addresses; perf 6.1 would take the upper bits from the ip before the PSB.
+/// Has no bits in common with an ip. Processors do not compress the first ip after a PSB, although [SDM] "Packet Stream Boundary (PSB)"
+/// allows it for low addresses; perf 6.1 would take the upper bits from the ip before the PSB.
 constexpr uint64_t kNoLastIp = uint64_t{1} << 63;
 
 /// Bytes of one packet under construction.

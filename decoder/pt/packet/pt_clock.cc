@@ -193,7 +193,8 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
   earliest_ = std::max(earliest_, sub(moment, 1));
   tsc_ = std::max({tsc_, moment, earliest_});
   const unsigned late = stale ? kPlausibleSteps : resumes ? 1 : 0;
-  latest_ = lost_ ? kTscMax.value : add(late != 0 ? std::max(edge(elapsed_ + ticks * static_cast<int64_t>(late)), moment + width) : moment + width, 2);
+  latest_ = lost_ ? kTscMax.value
+                  : add(late != 0 ? std::max(edge(elapsed_ + ticks * static_cast<int64_t>(late)), moment + width) : moment + width, 2);
   latest_ = std::max(latest_, tsc_);
   if (anchor_ != Anchor::exact || late != 0 || lost_) {
     calibrating_ = false;

@@ -11,7 +11,7 @@
 namespace ptd::pt {
 
 namespace {
-constexpr uint64_t kSearchedBytes = 4096;                // maximum search distance of find_packet()
+constexpr uint64_t kSearchedBytes = 4096;                  // maximum search distance of find_packet()
 constexpr std::array<uint8_t, 3> kBlockItems = {0, 4, 8};  // PacketReader::block_items()
 }  // namespace
 

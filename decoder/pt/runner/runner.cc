@@ -55,7 +55,9 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
   if (state.silent + SilentLoop::kLeast > walker_.max_silent() || walker_.may_switch_unseen(state)) return false;
   if (state.silent_blocks + MemoTable::kMaxBlocks > SilentLoop::kMostBlocks) return false;
-  if (!state.enabled || state.lost || state.doubtful || state.whole_ip_at != 0 || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
+  if (!state.enabled || state.lost || state.doubtful || state.whole_ip_at != 0 || state.has_stop || flow.block_instructions != 0 ||
+      state.mode == ExecMode::unknown)
+    return false;
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
@@ -134,9 +136,7 @@ bool Runner::take_queue() {
 
 // Returns whether spend() is worth its set-up cost at `offset`, with the next timing packet at `stop`: for more than one TNT, or for many
 // bytes. Otherwise take_timed() is faster.
-bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
-  return stop - offset >= kBulkBytes || begins_bulk(offset, stop);
-}
+bool Runner::is_bulk(uint64_t offset, uint64_t stop) const { return stop - offset >= kBulkBytes || begins_bulk(offset, stop); }
 
 // Returns whether there may be a reason to call spend() at `offset`, with the next timing packet after it.
 bool Runner::begins_bulk(uint64_t offset, uint64_t stop) const {
@@ -182,7 +182,8 @@ void Runner::take_direct() {
   }
 }
 
-// Reads the packet with `opcode` at the cursor, before the next timing packet, and passes it. Returns false if there is none that gives an ip.
+// Reads the packet with `opcode` at the cursor, before the next timing packet, and passes it. Returns false if there is none that gives an
+// ip.
 bool Runner::read_target(ItemCursor& cursor, Item& item, ItemKind kind, unsigned opcode) const {
   const uint64_t offset = cursor.offset_bytes, end = std::min({stop_, sync_limit_, own_bytes_});
   if (offset >= end || segment_bytes_ - offset < kWidestIp) return false;
@@ -207,8 +208,8 @@ bool Runner::jumps_to(const BlockRun& run, uint64_t ip) const {
   return std::any_of(blocks + 1, blocks + run.blocks, [&](const Block& block) { return walker_.table_.info(block.node).ip.value == ip; });
 }
 
-// Takes the TIP.PGD of a near branch at the cursor and the TIP.PGE after it: the flow leaves the traced code and comes back. Returns false if
-// the walker must take them.
+// Takes the TIP.PGD of a near branch at the cursor and the TIP.PGE after it: the flow leaves the traced code and comes back. Returns false
+// if the walker must take them.
 bool Runner::take_untraced() {
   FlowState& state = *state_;
   ItemCursor cursor = cursor_;

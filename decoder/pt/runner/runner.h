@@ -1,5 +1,5 @@
-// Runner: the fast path. Plain TNT, TIP, time, and TIP.PGD with TIP.PGE over code that is certain; anything else goes to the exact walker with the
-// same FlowState.
+// Runner: the fast path. Plain TNT, TIP, time, and TIP.PGD with TIP.PGE over code that is certain; anything else goes to the exact walker
+// with the same FlowState.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ class Runner {
   /// Same as Walker::run.
   WalkStop run(Flow& flow, uint64_t until_position);
 
-  /// Returns whether the output since the last call of run() may be wrong, because the clock contradicts the segment's end. The segment must
-  /// then be walked exactly.
+  /// Returns whether the output since the last call of run() may be wrong, because the clock contradicts the segment's end. The segment
+  /// must then be walked exactly.
   [[nodiscard]] bool strayed() const { return strayed_; }
 
   /// Returns the number of steps that were left to the walker.

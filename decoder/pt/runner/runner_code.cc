@@ -23,11 +23,11 @@ constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kMostCandidates = 8;
 constexpr uint64_t kMostSteps = 256;  // per fetch; more expensive ones are left to the walker, which counts them
-constexpr size_t kMostChecks = 24;  // per run
+constexpr size_t kMostChecks = 24;    // per run
 constexpr size_t kMostChanging = 1U << 20;
-constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
+constexpr uint32_t kMaxOpenCalls = 16;                                                 // within a memo
 static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= SilentLoop::kLeast);  // so the walker follows each run
-constexpr size_t kWide = 16;  // bytes copied at once for an instruction
+constexpr size_t kWide = 16;                                                           // bytes copied at once for an instruction
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -45,7 +45,8 @@ uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
 }  // namespace
 
-/// A run under construction. The object is reused to avoid allocations. Its large arrays are not cleared: memory that nothing was written to is not used.
+/// A run under construction. The object is reused to avoid allocations. Its large arrays are not cleared: memory that nothing was written
+/// to is not used.
 struct RunnerCode::Reading {
   SpaceId space;
   ExecMode mode = ExecMode::unknown;
@@ -54,7 +55,7 @@ struct RunnerCode::Reading {
   const std::byte* bytes = nullptr;  ///< bytes of the instruction
   bool lasts = false;                ///< they are in memory that outlives the table of blocks; kWide of them may be read if `wide`
   bool wide = false;
-  bool is_plain = false;             ///< `bytes` are in `plain`
+  bool is_plain = false;  ///< `bytes` are in `plain`
   uint16_t flags = 0;
   PlainCode plain;  ///< code around the last instruction, from plain_ip on
   SpaceId plain_space = kNoSpace;
@@ -62,7 +63,7 @@ struct RunnerCode::Reading {
   uint64_t next_ip = 0;   ///< if has_next: address of `insn`, which read_straight() has read but not taken
   bool has_next = false;
   std::array<std::byte, kFetchSpanBytes> fetched;
-  bool adopts = false;  ///< no other run shares its blocks, as far as it is known
+  bool adopts = false;                       ///< no other run shares its blocks, as far as it is known
   const std::byte* block_lasting = nullptr;  ///< the block's bytes, unless they are in block_bytes
   std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes;
   size_t block_size = 0;

@@ -193,7 +193,7 @@ class RunnerCode {
   ZeroedArray<Version> versions_;  ///< by run
   std::vector<Checks> checks_;
   std::vector<Changing> changing_;
-  std::vector<Looked> looked_;  ///< scratch of known_version()
+  std::vector<Looked> looked_;      ///< scratch of known_version()
   ZeroedArray<Target, 1> targets_;  ///< by hash; a trace with few indirect branches writes to little of it
   std::unique_ptr<Reading> reading_;
 };

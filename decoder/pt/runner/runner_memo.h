@@ -27,10 +27,10 @@ struct Memo {
   TableRef next = 0;  ///< table of the run after it; 0: it ends with a return to a call made before it
   uint32_t body = 0;  ///< index for MemoTable::View::blocks() and calls()
   ValidId valid = 0;
-  uint8_t bits = 0;    ///< number of bits that it takes; 0: not created yet
-  uint8_t blocks = 0;  ///< number of blocks; not created yet: number of requests
-  uint8_t depth_left = 0;    ///< ReturnStack::kDepth minus the maximum number of calls open inside it
-  int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call made before it
+  uint8_t bits = 0;        ///< number of bits that it takes; 0: not created yet
+  uint8_t blocks = 0;      ///< number of blocks; not created yet: number of requests
+  uint8_t depth_left = 0;  ///< ReturnStack::kDepth minus the maximum number of calls open inside it
+  int8_t rise = 0;         ///< calls that it leaves open; -1: it ends with a return to a call made before it
 };
 static_assert(sizeof(Memo) == 16);
 
@@ -94,9 +94,7 @@ class MemoTable {
   void put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
 
   [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
-  [[nodiscard]] size_t memory_bytes() const {
-    return tables_.memory_bytes() + memos_.memory_bytes() + bodies_.memory_bytes();
-  }
+  [[nodiscard]] size_t memory_bytes() const { return tables_.memory_bytes() + memos_.memory_bytes() + bodies_.memory_bytes(); }
 
  private:
   static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;

@@ -125,7 +125,7 @@ inline bool Runner::spend_tip(Spending& s) {
   }
   if (run->end != RunEnd::indirect && run->end != RunEnd::ret) return false;
   const uint64_t ip = ip_of_tip(data_ + s.offset, cursor_.last_ip);
-  if (ip == code_.after_call(*run)) return false;               // the TIP of the call itself is missing
+  if (ip == code_.after_call(*run)) return false;  // the TIP of the call itself is missing
   if (is_long_tip(byte >> 5, ip, cursor_.last_ip)) return false;
   if (run->ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
   std::memcpy(static_cast<void*>(s.out), run->head.data(), sizeof run->head);

@@ -37,10 +37,11 @@ struct Runner::Timed {
   BlockRun* runs = nullptr;  ///< RunnerCode::run(0)
   RunId at = kNoRun;
   Calls::Top calls;
-  TimeNs first, not_before, last;  ///< FlowState::now is `first` to `last`. They are apart so that no load spans two stores that are not done.
-  TimeNs moment_first;             ///< FlowState::moment_first
-  TimeNs hi;                       ///< upper bound of the time, unless `open`
-  TimeNs lo;                       ///< if `dated`: the time is that of a packet with this lower bound
+  /// FlowState::now is `first` to `last`. They are apart so that no load spans two stores that are not done.
+  TimeNs first, not_before, last;
+  TimeNs moment_first;  ///< FlowState::moment_first
+  TimeNs hi;            ///< upper bound of the time, unless `open`
+  TimeNs lo;            ///< if `dated`: the time is that of a packet with this lower bound
   uint64_t position = 0, until = 0;
   uint64_t stop = 0;     ///< offset of the next timing packet (unless `open`), the next sync point or the end
   uint64_t ip_stop = 0;  ///< offset up to which nine bytes can be read
@@ -49,7 +50,7 @@ struct Runner::Timed {
   bool mark_due = false;
   bool open = false;  ///< the next timing packet is not read yet: the time is `lo` to at most `end`, see Runner::open()
   TimeNs end;
-  bool marked = false;  ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
+  bool marked = false;     ///< the last mark is from this loop: it has the flow's context and the time `first` to `last`
   uint32_t unbounded = 0;  ///< marks at the end of the output that have no upper bound yet
   TimeNs marked_lo;        ///< lower bound of the last one of these
 
@@ -87,8 +88,8 @@ struct Runner::Timed {
   code_.set_time(fetch.now);
 }
 
-// Stops to read the next timing packet ahead, so that it is read where the flow meets it. Until then marks have no upper bound, and the code
-// must be valid up to the segment's end. The first mark of the loop must have been given.
+// Stops to read the next timing packet ahead, so that it is read where the flow meets it. Until then marks have no upper bound, and the
+// code must be valid up to the segment's end. The first mark of the loop must have been given.
 [[gnu::always_inline]] inline void Runner::open(Timed& t) {
   t.open = true;
   t.dated = false;
@@ -110,7 +111,8 @@ struct Runner::Timed {
   t.mark_due = t.moment() != marked_.time || !marked_.moment.serves(t.cursor.left);
 }
 
-// Returns the upper bound of the time at `offset`, and the offset of the next timing packet. Gives this bound to the last `unbounded` marks.
+// Returns the upper bound of the time at `offset`, and the offset of the next timing packet. Gives this bound to the last `unbounded`
+// marks.
 [[gnu::noinline]] Runner::Ahead Runner::look_ahead(uint64_t offset, uint32_t unbounded, TimeNs not_before) {
   TimeAhead& ahead = walker_.items_.ahead();
   ahead.skip_to(offset);

@@ -12,9 +12,9 @@
 
 namespace ptd::pt {
 
-/// Like a vector of elements whose initial value is all zero bytes. A large one grows by moving its pages to another address, so elements are
-/// neither copied nor initialised, and pages that nothing was written to take no memory. A small one is on the heap, whose pages the next
-/// decoder finds in place. `kMappedBytes`: the least size of a large one. Throws std::bad_alloc. Not thread-safe.
+/// Like a vector of elements whose initial value is all zero bytes. A large one grows by moving its pages to another address, so elements
+/// are neither copied nor initialised, and pages that nothing was written to take no memory. A small one is on the heap, whose pages the
+/// next decoder finds in place. `kMappedBytes`: the least size of a large one. Throws std::bad_alloc. Not thread-safe.
 template <typename T, size_t kMappedBytes = size_t{1} << 23>
 class ZeroedArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);

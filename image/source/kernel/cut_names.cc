@@ -12,12 +12,16 @@ constexpr char kNoText = '?';
 // A copy of a kernel's text ends at most two pages after its last function: perf rounds up.
 constexpr uint64_t kMostBytesAfterLast = 3 * 4096;
 
-bool is_kernel_function(const KernelSymbol& symbol) { return symbol.module.empty() && symbol.is_text() && is_kernel_half(Ip{symbol.address}); }
+bool is_kernel_function(const KernelSymbol& symbol) {
+  return symbol.module.empty() && symbol.is_text() && is_kernel_half(Ip{symbol.address});
+}
 
 /// Whether the list has a symbol at the end of the kernel's text, or after it.
 bool has_end(const std::vector<KernelSymbol>& symbols) {
   constexpr std::string_view kEnds[] = {"_etext", "_einittext", "_edata", "_end"};
-  return std::ranges::any_of(symbols, [&](const KernelSymbol& symbol) { return symbol.module.empty() && std::ranges::find(kEnds, symbol.name) != std::end(kEnds); });
+  return std::ranges::any_of(symbols, [&](const KernelSymbol& symbol) {
+    return symbol.module.empty() && std::ranges::find(kEnds, symbol.name) != std::end(kEnds);
+  });
 }
 
 /// Returns the last function of the kernel proper, if the list has nothing that follows a kernel's text: symbols.end() if it has.
@@ -41,7 +45,8 @@ uint64_t bytes_from(uint64_t address, const std::vector<MemoryRange>& ranges) {
 
 bool lacks_modules(const std::vector<KernelSymbol>& symbols, const std::vector<KernelModule>& modules) {
   const auto is_loaded = [](const KernelModule& module) { return module.is_live && is_kernel_half(Ip{module.address}); };
-  return std::ranges::any_of(modules, is_loaded) && std::ranges::all_of(symbols, [](const KernelSymbol& symbol) { return symbol.module.empty(); });
+  return std::ranges::any_of(modules, is_loaded) &&
+         std::ranges::all_of(symbols, [](const KernelSymbol& symbol) { return symbol.module.empty(); });
 }
 
 }  // namespace
@@ -53,7 +58,8 @@ std::string remove_cut_names(std::vector<KernelSymbol>& symbols, const CutLine& 
   std::string why = cut.is_cut && matters ? "its last line is not whole" : "";
   if (why.empty() && last != symbols.end()) {
     const uint64_t more = bytes_from(last->address, ranges);
-    if (more > kMostBytesAfterLast) why = "it has no _etext, and the kernel's code goes on for " + std::to_string(more) + " bytes after " + last->name;
+    if (more > kMostBytesAfterLast)
+      why = "it has no _etext, and the kernel's code goes on for " + std::to_string(more) + " bytes after " + last->name;
     if (why.empty() && lacks_modules(symbols, modules)) why = "it has no _etext and no function of the modules that are loaded";
   }
   if (why.empty()) return why;

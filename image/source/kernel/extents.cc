@@ -17,7 +17,8 @@ Extents remove_overlaps(std::vector<MemoryRange>& ranges) {
       const uint64_t end = std::min(known, range.ip.value + range.code.bytes.size());
       for (uint64_t at = range.ip.value; at < end;) {
         const uint64_t next = compared < kMostCompared ? std::min(end, at / kPageBytes * kPageBytes + kPageBytes) : end;
-        const Bytes one = last->code.bytes.subspan(at - last->ip.value, next - at), other = range.code.bytes.subspan(at - range.ip.value, next - at);
+        const Bytes one = last->code.bytes.subspan(at - last->ip.value, next - at),
+                    other = range.code.bytes.subspan(at - range.ip.value, next - at);
         if (compared >= kMostCompared || !std::ranges::equal(one, other)) contradicted.emplace_back(at, next);
         compared += next - at;
         at = next;

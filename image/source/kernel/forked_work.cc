@@ -40,9 +40,10 @@ uint64_t address_space_bytes() {
 }
 
 [[noreturn]] void run(pid_t parent, const ForkedWork::Limits& limits, const std::function<void(int)>& work, int output) {
-  struct sigaction standard{};
+  struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  for (int number = 1; number <= SIGRTMAX; ++number) (void)::sigaction(number, &standard, nullptr);  // a blocked signal of a crash still ends it
+  // A blocked signal of a crash still ends it.
+  for (int number = 1; number <= SIGRTMAX; ++number) (void)::sigaction(number, &standard, nullptr);
   (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kFailed);
   if (const uint64_t used = address_space_bytes(); used != 0) limit(RLIMIT_AS, used + limits.memory_bytes);

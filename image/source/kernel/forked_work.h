@@ -35,7 +35,8 @@ class ForkedWork {
 
   /// Starts `work` with the descriptor to write to. It runs without the other threads: it must neither take locks that these may hold, nor
   /// load libraries. Its signals are blocked, and what it writes to the standard error is discarded. Errors: resources, start_failed.
-  static Result<std::unique_ptr<ForkedWork>> start(const std::string& name, const Limits& limits, const std::function<void(int output)>& work);
+  static Result<std::unique_ptr<ForkedWork>> start(const std::string& name, const Limits& limits,
+                                                   const std::function<void(int output)>& work);
   ~ForkedWork();
   ForkedWork(const ForkedWork&) = delete;
   ForkedWork& operator=(const ForkedWork&) = delete;

@@ -33,8 +33,8 @@ struct CutLine {
   std::string module;  ///< that of the line before, "" for the kernel proper
 };
 
-/// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept. A last line without a newline
-/// gives a symbol that is not text, and sets `cut`.
+/// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept. A last line
+/// without a newline gives a symbol that is not text, and sets `cut`.
 [[nodiscard]] std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit = 4U << 20, CutLine* cut = nullptr);
 [[nodiscard]] std::vector<KernelModule> parse_modules(const std::string& text, size_t limit = 1U << 16);
 

@@ -1,5 +1,5 @@
-// read_kernel_dump(), with declarations from libkdumpfile's kdumpfile.h. The library trusts the dump, so a process of its own calls it and sends
-// what it reads as messages, which this process checks.
+// read_kernel_dump(), with declarations from libkdumpfile's kdumpfile.h. The library trusts the dump, so a process of its own calls it and
+// sends what it reads as messages, which this process checks.
 #include "image/source/kernel/kernel_dump.h"
 
 #include <dlfcn.h>
@@ -64,7 +64,8 @@ struct Library {
     Library library;
     if (!take(library.make, "kdump_new") || !take(library.free, "kdump_free") || !take(library.open, "kdump_open_fdset") ||
         !take(library.error, "kdump_get_err") || !take(library.set, "kdump_set_attr") || !take(library.get, "kdump_get_attr") ||
-        !take(library.read, "kdump_read") || !take(library.line, "kdump_vmcoreinfo_line") || !take(library.symbol, "kdump_vmcoreinfo_symbol"))
+        !take(library.read, "kdump_read") || !take(library.line, "kdump_vmcoreinfo_line") ||
+        !take(library.symbol, "kdump_vmcoreinfo_symbol"))
       return {};
     return library;
   }
@@ -88,7 +89,8 @@ class Dump {
     Library::Attribute known{};
     const bool has_arch = library.get(dump.handle_, "arch.name", &known) == Library::kOk && known.type == Library::kString;
     if (has_arch && !arch.empty() && family_of_name(known.string) != family_of_name(arch))
-      return Error{ErrorCode::bad_format, path + " is of a machine of another architecture (" + known.string + ") than the recording (" + arch + ")", 0};
+      return Error{ErrorCode::bad_format,
+                   path + " is of a machine of another architecture (" + known.string + ") than the recording (" + arch + ")", 0};
     if (!has_arch) dump.set("arch.name", arch.c_str());
     dump.set("addrxlat.ostype", "linux");
     return dump;
@@ -97,7 +99,8 @@ class Dump {
   /// Returns the number of bytes that could be read.
   size_t read(uint64_t address, std::span<std::byte> bytes) const {
     size_t size = bytes.size();
-    return library_->read(handle_, Library::kKernelVirtual, address, bytes.data(), &size) == Library::kOk ? bytes.size() : std::min(size, bytes.size());
+    return library_->read(handle_, Library::kKernelVirtual, address, bytes.data(), &size) == Library::kOk ? bytes.size()
+                                                                                                          : std::min(size, bytes.size());
   }
   template <class T>
   [[nodiscard]] bool read_value(uint64_t address, T& value) const {
@@ -136,14 +139,16 @@ class NameTables {
   bool read(const Dump& dump) {
     const uint64_t names = dump.symbol("kallsyms_names"), tokens = dump.symbol("kallsyms_token_table");
     uint32_t count = 0;
-    if (!dump.read_value(dump.symbol("kallsyms_num_syms"), count) || count == 0 || count > kMostNames || names == 0 || tokens <= names) return false;
+    if (!dump.read_value(dump.symbol("kallsyms_num_syms"), count) || count == 0 || count > kMostNames || names == 0 || tokens <= names)
+      return false;
     names_.resize(std::min<uint64_t>(tokens - names, uint64_t{count} * kMostNameBytes));
     offsets_.resize(count);
     token_text_.resize(kTokenBytes);
     names_.resize(dump.read(names, std::as_writable_bytes(std::span(names_))));
     token_text_.resize(dump.read(tokens, std::as_writable_bytes(std::span(token_text_))));
     return dump.read(dump.symbol("kallsyms_offsets"), std::as_writable_bytes(std::span(offsets_))) == offsets_.size() * sizeof(int32_t) &&
-           dump.read_value(dump.symbol("kallsyms_token_index"), token_index_) && dump.read_value(dump.symbol("kallsyms_relative_base"), base_);
+           dump.read_value(dump.symbol("kallsyms_token_index"), token_index_) &&
+           dump.read_value(dump.symbol("kallsyms_relative_base"), base_);
   }
   /// Returns the names, with addresses of which `_stext` is known; empty if neither form of addresses gives it, or if a name is malformed.
   [[nodiscard]] std::vector<KernelSymbol> decode(uint64_t stext) const {
@@ -295,16 +300,25 @@ class Receiver {
       case MessageKind::error:
         error_ = Error{static_cast<ErrorCode>(message.detail), std::move(content), 0};
         return message.detail <= 0xffff && !name_of(error_->code).empty();
-      case MessageKind::text_start: kernel_.stext = message.address; return true;
-      case MessageKind::build_id: kernel_.build_id = normalize_build_id(content); return true;
-      case MessageKind::code: return add_code(message.address, std::as_bytes(std::span(content)));
+      case MessageKind::text_start:
+        kernel_.stext = message.address;
+        return true;
+      case MessageKind::build_id:
+        kernel_.build_id = normalize_build_id(content);
+        return true;
+      case MessageKind::code:
+        return add_code(message.address, std::as_bytes(std::span(content)));
       case MessageKind::symbol:
         letters_ += content.size();
-        if (content.empty() || content.size() > kMostNameLetters || letters_ > kMostNamesLetters || kernel_.symbols.size() >= kMostNames) return false;
+        if (content.empty() || content.size() > kMostNameLetters || letters_ > kMostNamesLetters || kernel_.symbols.size() >= kMostNames)
+          return false;
         kernel_.symbols.push_back({message.address, static_cast<char>(message.detail), std::move(content), {}});
         return true;
-      case MessageKind::bad_names: kernel_.has_bad_names = true; return true;
-      case MessageKind::end: break;
+      case MessageKind::bad_names:
+        kernel_.has_bad_names = true;
+        return true;
+      case MessageKind::end:
+        break;
     }
     return false;
   }
@@ -318,7 +332,9 @@ class Receiver {
  private:
   bool add_code(uint64_t address, Bytes bytes) {
     const auto after = std::ranges::upper_bound(pages_, address, {}, &Pages::value_type::first);
-    if (bytes.empty() || after == pages_.begin() || address >= std::prev(after)->second || bytes.size() > std::prev(after)->second - address) return false;
+    if (bytes.empty() || after == pages_.begin() || address >= std::prev(after)->second ||
+        bytes.size() > std::prev(after)->second - address)
+      return false;
     const uint64_t end = begin_ + code_.size();
     all_bytes_ += bytes.size();
     if (address < end || all_bytes_ > kMostBytes) return false;
@@ -355,7 +371,9 @@ Result<KernelDump> receive(ForkedWork& work, const std::string& path, const Page
     }
     if (!is_read) {
       const ForkedWork::End end = work.stop();
-      return Error{ErrorCode::bad_format, path + (end.crashed ? ": the dump is damaged" : ": the dump cannot be read") + ": the process that read it " + end.how, 0};
+      return Error{ErrorCode::bad_format,
+                   path + (end.crashed ? ": the dump is damaged" : ": the dump cannot be read") + ": the process that read it " + end.how,
+                   0};
     }
     if (message.size_bytes > kPieceBytes || !receiver.add(message, std::move(content)))
       return Error{ErrorCode::bad_format, path + ": the dump is damaged: the process that read it sent wrong data", 0};
@@ -368,12 +386,15 @@ Result<KernelDump> read_kernel_dump(const std::string& path, const std::string& 
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.ok()) return system_error(path);
   const Library* const library = Library::instance();
-  if (library == nullptr) return Error{ErrorCode::missing_program, path + ": dumps of memory need libkdumpfile (package libkdumpfile10)", 0};
+  if (library == nullptr)
+    return Error{ErrorCode::missing_program, path + ": dumps of memory need libkdumpfile (package libkdumpfile10)", 0};
   const Pages pages = pages_of(wanted);
   const auto work = ForkedWork::start(path, kLimits, [&](int output) {
     Sender sender(output);
     const Status status = send_kernel(*library, file.get(), path, arch, pages, sender);
-    if (!status.ok()) sender.send({MessageKind::error, static_cast<uint32_t>(status.error().code)}, std::string_view(status.error().message).substr(0, kPieceBytes));
+    if (!status.ok())
+      sender.send({MessageKind::error, static_cast<uint32_t>(status.error().code)},
+                  std::string_view(status.error().message).substr(0, kPieceBytes));
     sender.send({MessageKind::end});
     sender.flush();
   });

@@ -14,17 +14,19 @@ void add_wrong(WrongModules& wrong, const KernelModule& module, const std::strin
 }
 
 void finish_wrong(WrongModules& wrong) {
-  if (wrong.count > 1) wrong.what += "; " + std::to_string(wrong.count - 1) + (wrong.count == 2 ? " other module is" : " other modules are") + " wrong too";
+  if (wrong.count > 1)
+    wrong.what += "; " + std::to_string(wrong.count - 1) + (wrong.count == 2 ? " other module is" : " other modules are") + " wrong too";
 }
 
 /// The functions of one module.
 struct Functions {
   uint64_t all = 0, outside = 0;
-  uint64_t last = 0;                           // address of the last one inside
+  uint64_t last = 0;  // address of the last one inside
   const KernelSymbol* first_outside = nullptr;
 };
 
-std::unordered_map<std::string, Functions> functions_of(const std::vector<KernelModule>& modules, const std::vector<KernelSymbol>& symbols) {
+std::unordered_map<std::string, Functions> functions_of(const std::vector<KernelModule>& modules,
+                                                        const std::vector<KernelSymbol>& symbols) {
   std::unordered_map<std::string, const KernelModule*> by_name;
   for (const KernelModule& module : modules) by_name.emplace(module.name, &module);
   std::unordered_map<std::string, Functions> all;
@@ -61,8 +63,9 @@ WrongModules compare_modules(const std::vector<KernelModule>& modules, const std
     } else if (last != nullptr && module.address <= last_function) {
       add_wrong(wrong, module, "is in module " + last->name);
     } else if (module.is_live && functions.outside > functions.all / kFew) {  // one that is being loaded has others, which are freed
-      add_wrong(wrong, module, "does not contain " + std::to_string(functions.outside) + " of its " + std::to_string(functions.all) + " functions, first " +
-                                   functions.first_outside->name + " at " + address_text(functions.first_outside->address));
+      add_wrong(wrong, module,
+                "does not contain " + std::to_string(functions.outside) + " of its " + std::to_string(functions.all) +
+                    " functions, first " + functions.first_outside->name + " at " + address_text(functions.first_outside->address));
     }
     if (last == nullptr || std::max(module.address, functions.last) >= last_function) {
       last = &module;
@@ -74,9 +77,7 @@ WrongModules compare_modules(const std::vector<KernelModule>& modules, const std
 }
 
 WrongModules compare_modules(const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges) {
-  const auto is_begin = [&](Ip ip) {
-    return std::ranges::binary_search(modules, ip.value, {}, &KernelModule::address);
-  };
+  const auto is_begin = [&](Ip ip) { return std::ranges::binary_search(modules, ip.value, {}, &KernelModule::address); };
   std::vector<MemoryRange> sorted = ranges;
   std::ranges::sort(sorted, {}, &MemoryRange::ip);
   WrongModules wrong;
@@ -87,7 +88,8 @@ WrongModules compare_modules(const std::vector<KernelModule>& modules, const std
       copied_end = std::max(copied_end, sorted[next].ip.value + sorted[next].code.bytes.size());
     if (module.address < copied_end || next == sorted.size() || !is_kernel_half(Ip{module.address})) continue;
     const Ip begin = sorted[next].ip;
-    if (begin.value - module.address < module.size_bytes && !is_begin(begin)) add_wrong(wrong, module, "is in the copy from " + address_text(begin.value) + " on only");
+    if (begin.value - module.address < module.size_bytes && !is_begin(begin))
+      add_wrong(wrong, module, "is in the copy from " + address_text(begin.value) + " on only");
   }
   finish_wrong(wrong);
   return wrong;

@@ -16,9 +16,9 @@ struct WrongModules {
   std::string what;    ///< what is wrong with the first, and how many others there are; "" if there is none
 };
 
-/// Compares modules with names. Both are sorted by address. A module is wrong if it begins in the kernel's text or in the functions of another, or if
-/// more than a few of its functions are outside it. Only functions count: since Linux 6.4 a module's data are elsewhere, and its size in /proc/modules
-/// is that of both together ([Linux] kernel/module/procfs.c, m_show()).
+/// Compares modules with names. Both are sorted by address. A module is wrong if it begins in the kernel's text or in the functions of
+/// another, or if more than a few of its functions are outside it. Only functions count: since Linux 6.4 a module's data are elsewhere, and
+/// its size in /proc/modules is that of both together ([Linux] kernel/module/procfs.c, m_show()).
 [[nodiscard]] WrongModules compare_modules(const std::vector<KernelModule>& modules, const std::vector<KernelSymbol>& symbols);
 /// Compares modules with a copy of memory. A module is wrong if the copy lacks its begin, and a range of the copy begins within it.
 [[nodiscard]] WrongModules compare_modules(const std::vector<KernelModule>& modules, const std::vector<MemoryRange>& ranges);

@@ -11,12 +11,12 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMostKernelBytes = 64U << 20;    // from the start of its text on; modules may follow
+constexpr uint64_t kMostKernelBytes = 64U << 20;      // from the start of its text on; modules may follow
 constexpr uint64_t kModuleArea = 0xffffffffc0000000;  // of x86, after the addresses to which it randomises the kernel
-constexpr uint64_t kSmallKernelBytes = 4U << 20;    // of text; data and the pages of .init follow, which are used again after the boot
-constexpr uint64_t kMostPages = uint64_t{1} << 18;  // that are compared
-constexpr std::byte kBreakpoint{0xcc};  // INT3
-constexpr size_t kMostVersions = 16;  // of one site: a limit of memory
+constexpr uint64_t kSmallKernelBytes = 4U << 20;      // of text; data and the pages of .init follow, which are used again after the boot
+constexpr uint64_t kMostPages = uint64_t{1} << 18;    // that are compared
+constexpr std::byte kBreakpoint{0xcc};                // INT3
+constexpr size_t kMostVersions = 16;                  // of one site: a limit of memory
 
 /// Whether the bytes start with an instruction that a kernel writes over others: a call, jump, breakpoint, return or NOP.
 bool is_patch(Bytes bytes, CodeFamily family) {
@@ -25,8 +25,9 @@ bool is_patch(Bytes bytes, CodeFamily family) {
     std::memcpy(&word, bytes.data(), std::min<size_t>(bytes.size(), sizeof word));
     return word == 0xd503201f || (word & 0x7c000000) == 0x14000000 || (word & 0xffe0001f) == 0xd4200000;  // NOP; B, BL; BRK
   }
-  constexpr std::string_view kStarts[] = {"\xe8", "\xe9", "\xeb", "\xcc", "\xc3", "\x90", "\x66\x90", "\x0f\x1f", "\x66\x66", "\x66\x0f\x1f", "\x2e\xe8", "\x2e\xe9",
-                                          "\x31\xc0"};  // XOR EAX, EAX: a static call that returns 0
+  constexpr std::string_view kStarts[] = {
+      "\xe8",     "\xe9",     "\xeb",         "\xcc",     "\xc3",     "\x90",    "\x66\x90",
+      "\x0f\x1f", "\x66\x66", "\x66\x0f\x1f", "\x2e\xe8", "\x2e\xe9", "\x31\xc0"};  // XOR EAX, EAX: a static call that returns 0
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return std::ranges::any_of(kStarts, [text](std::string_view start) { return text.starts_with(start); });
 }
@@ -40,11 +41,13 @@ Bytes bytes_at(const KernelTextCopy& copy, uint64_t at) {
   return skip < range.code.bytes.size() ? range.code.bytes.subspan(skip) : Bytes();
 }
 
-/// Whether the bytes start with a version of a site. After a breakpoint, which replaces the first byte, the rest is that of another version.
+/// Whether the bytes start with a version of a site. After a breakpoint, which replaces the first byte, the rest is that of another
+/// version.
 bool is_version(const std::vector<std::byte>& version, Bytes there, CodeFamily family) {
   if (version.size() > there.size()) return false;
   const size_t first = family != CodeFamily::arm && version.size() > 1 && version[0] == kBreakpoint ? 1 : 0;
-  return std::equal(version.begin() + static_cast<std::ptrdiff_t>(first), version.end(), there.begin() + static_cast<std::ptrdiff_t>(first));
+  return std::equal(version.begin() + static_cast<std::ptrdiff_t>(first), version.end(),
+                    there.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 /// Whether a jump or breakpoint before the address may cover it: a probe's jump of five bytes replaces several instructions.
@@ -57,13 +60,15 @@ bool may_be_covered(const KernelTextCopy& copy, uint64_t at, CodeFamily family) 
 
 std::string part_of(uint64_t part, uint64_t whole) { return std::to_string(part) + " of " + std::to_string(whole); }
 
-/// Calls visit(address, bytes of one, bytes of other) for pages in [first, last) that both have, at most kMostPages, until it returns false.
+/// Calls visit(address, bytes of one, bytes of other) for pages in [first, last) that both have, at most kMostPages, until it returns
+/// false.
 template <class Visit>
 void visit_pages(const KernelTextCopy& one, const KernelTextCopy& other, Ip first, Ip last, Visit visit) {
   uint64_t pages = 0;
   for (const MemoryRange& range : one.ranges) {
     const uint64_t start = range.ip.value, size = range.code.bytes.size();
-    for (uint64_t at = first > range.ip ? std::min(size, first.value - start) : 0; at < size && range.ip + at < last && pages < kMostPages;) {
+    for (uint64_t at = first > range.ip ? std::min(size, first.value - start) : 0;
+         at < size && range.ip + at < last && pages < kMostPages;) {
       const uint64_t next = std::min<uint64_t>(size, at + kPage - (start + at) % kPage);
       const Bytes there = bytes_at(other, start + at), here = range.code.bytes.subspan(at, std::min<uint64_t>(next - at, there.size()));
       if (!here.empty() && !visit(start + at, here, there.first(here.size()))) return;
@@ -86,7 +91,8 @@ std::string page_contradiction(const KernelTextCopy& one, const KernelTextCopy& 
     return true;
   });
   if (changed < kMostChangedPages || changed < pages / kPagesForOneChanged) return {};
-  return "of another kernel or another boot than " + other.path + ": " + part_of(changed, pages) + " pages of the text have mostly other bytes";
+  return "of another kernel or another boot than " + other.path + ": " + part_of(changed, pages) +
+         " pages of the text have mostly other bytes";
 }
 
 /// Whether most differences of two pages are not in an instruction that a kernel writes over others.
@@ -131,7 +137,8 @@ std::string function_contradiction(const KernelTextCopy& one, const KernelTextCo
   std::ranges::set_intersection(one.functions, other.functions, std::back_inserter(both));
   const uint64_t common = both.size();
   if (all - common < kMostMoved || all - common < all / kFunctionsForOneMoved) return {};
-  return "of another kernel or another boot than " + other.path + ": their kallsyms have " + part_of(all - common, all) + " functions at other addresses";
+  return "of another kernel or another boot than " + other.path + ": their kallsyms have " + part_of(all - common, all) +
+         " functions at other addresses";
 }
 
 }  // namespace
@@ -172,10 +179,10 @@ void TextEvidence::add_poke(Ip ip, Bytes old_bytes, Bytes new_bytes) {
   }
 }
 
-// A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes. A copy of another kernel has others at
-// nearly all sites after the first difference.
+// A site has the bytes of one of its records, or, if records were lost, another instruction that a kernel writes. A copy of another kernel
+// has others at nearly all sites after the first difference.
 std::string TextEvidence::poke_contradiction(const KernelTextCopy& copy, CodeFamily family) const {
-  constexpr int64_t kMostContradicting = 8;  // by chance; of a region: more than agree in it
+  constexpr int64_t kMostContradicting = 8;      // by chance; of a region: more than agree in it
   std::vector<std::pair<uint64_t, bool>> sites;  // whether one contradicts the copy
   for (const auto& [at, versions] : versions_) {
     const Bytes there = bytes_at(copy, at);

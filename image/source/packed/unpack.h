@@ -23,8 +23,8 @@ namespace ptd {
 /// Errors, with a sentence fragment: bad_compression; truncated; unsupported_compression (this build has no liblzma).
 Result<std::vector<std::byte>> unpack_xz(Bytes packed);
 
-/// Returns a copy in memory of an ELF file that has sections compressed with zstd: these follow the content, uncompressed, and the section headers
-/// say so. No descriptor if the file has none. libelf reads them since 0.189, if it was built with zstd. `path` names the file.
+/// Returns a copy in memory of an ELF file that has sections compressed with zstd: these follow the content, uncompressed, and the section
+/// headers say so. No descriptor if the file has none. libelf reads them since 0.189, if it was built with zstd. `path` names the file.
 /// Errors: bad_compression (damaged, or more than most_unpacked_bytes()); out_of_memory.
 Result<Fd> unpack_zstd_sections(int fd, const std::string& path);
 

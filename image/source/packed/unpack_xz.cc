@@ -36,9 +36,11 @@ Result<std::vector<std::byte>> unpack_xz(Bytes packed) {
   lzma_end(&stream);
   if (output.size() > most()) return Error{ErrorCode::bad_compression, "it would uncompress to far more than its size", 0};
   if (result == LZMA_STREAM_END) return output;
-  if (result == LZMA_MEMLIMIT_ERROR || result == LZMA_MEM_ERROR) return Error{ErrorCode::bad_compression, "uncompressing it takes too much memory", 0};
+  if (result == LZMA_MEMLIMIT_ERROR || result == LZMA_MEM_ERROR)
+    return Error{ErrorCode::bad_compression, "uncompressing it takes too much memory", 0};
   if (result == LZMA_BUF_ERROR) return Error{ErrorCode::truncated, "it ends early", 0};
-  return Error{ErrorCode::bad_compression, result == LZMA_FORMAT_ERROR ? "it is not compressed with xz" : "its compressed data is damaged", 0};
+  return Error{ErrorCode::bad_compression, result == LZMA_FORMAT_ERROR ? "it is not compressed with xz" : "its compressed data is damaged",
+               0};
 }
 
 #else

@@ -44,9 +44,9 @@ class MemoryFile {
 
 template <class Section>
 struct Packed {
-  uint64_t header_at = 0;    // of the section header
+  uint64_t header_at = 0;  // of the section header
   Section before{}, after{};
-  Bytes content;             // compressed, within the file
+  Bytes content;  // compressed, within the file
 };
 
 template <class Header, class Section, class Chdr>
@@ -81,7 +81,8 @@ class ZstdSections {
     const auto header = number_at<Header>(file_, 0);
     if (header.e_shoff == 0 || header.e_shoff >= file_.size() || header.e_shentsize != sizeof(Section)) return true;
     const uint64_t in_file = (file_.size() - header.e_shoff) / sizeof(Section);
-    const uint64_t count = std::min<uint64_t>(header.e_shnum != 0 ? header.e_shnum : number_at<Section>(file_, header.e_shoff).sh_size, in_file);
+    const uint64_t count =
+        std::min<uint64_t>(header.e_shnum != 0 ? header.e_shnum : number_at<Section>(file_, header.e_shoff).sh_size, in_file);
     uint64_t packed_left = file_.size(), left = most_;
     for (uint64_t i = 0; i < count; ++i) {
       Packed<Section> each;
@@ -89,7 +90,8 @@ class ZstdSections {
       each.before = each.after = number_at<Section>(file_, each.header_at);
       const Section& section = each.before;
       if ((section.sh_flags & SHF_COMPRESSED) == 0 || section.sh_type == SHT_NOBITS) continue;
-      if (section.sh_offset > file_.size() || section.sh_size > file_.size() - section.sh_offset || section.sh_size < sizeof(Chdr)) continue;
+      if (section.sh_offset > file_.size() || section.sh_size > file_.size() - section.sh_offset || section.sh_size < sizeof(Chdr))
+        continue;
       const auto about = number_at<Chdr>(file_, section.sh_offset);
       if (about.ch_type != kZstd) continue;
       if (section.sh_size > packed_left || about.ch_size > left) return false;

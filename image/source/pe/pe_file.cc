@@ -22,7 +22,7 @@ constexpr uint16_t kMagic32 = 0x10b, kMagic64 = 0x20b;
 constexpr uint32_t kExports = 0, kExceptions = 3, kBaseRelocations = 5, kMostDirectories = 16;
 constexpr uint32_t kExecutable = 0x2000'0000;
 constexpr uint64_t kFileHeaderBytes = 24, kSectionHeaderBytes = 40, kCoffSymbolBytes = 18;  // the first with the signature
-constexpr uint64_t kExportHeaderBytes = 40, kMostExports = 1U << 16;  // ordinals have 16 bits
+constexpr uint64_t kExportHeaderBytes = 40, kMostExports = 1U << 16;                        // ordinals have 16 bits
 constexpr uint32_t kImagePageBytes = 4096, kSectorBytes = 512;
 
 Bytes part_of(Bytes bytes, uint64_t offset, uint64_t size) {
@@ -52,7 +52,8 @@ Result<std::shared_ptr<const PeFile>> PeFile::open(std::shared_ptr<const MappedF
 Status PeFile::read_headers() {
   const Bytes bytes = file_->bytes();
   const uint64_t pe = number_at<uint32_t>(bytes, 0x3c);
-  if (number_at<uint16_t>(bytes, 0) != 0x5a4d || number_at<uint32_t>(bytes, pe) != 0x4550) return Error{ErrorCode::bad_magic, "is not a PE file", 0};
+  if (number_at<uint16_t>(bytes, 0) != 0x5a4d || number_at<uint32_t>(bytes, pe) != 0x4550)
+    return Error{ErrorCode::bad_magic, "is not a PE file", 0};
   const auto machine = number_at<uint16_t>(bytes, pe + 4);
   const uint64_t optional = pe + kFileHeaderBytes, optional_bytes = number_at<uint16_t>(bytes, pe + 20);
   const Bytes header = part_of(bytes, optional, optional_bytes);
@@ -115,8 +116,8 @@ PeFile::Table PeFile::directory(uint32_t index) const { return index < directori
 
 // The section that begins at or before an RVA; it may end before it.
 const PeSection* PeFile::section_of(uint64_t address) const {
-  const auto after =
-      std::upper_bound(sections_.begin(), sections_.end(), address, [](uint64_t value, const PeSection& each) { return value < each.address; });
+  const auto after = std::upper_bound(sections_.begin(), sections_.end(), address,
+                                      [](uint64_t value, const PeSection& each) { return value < each.address; });
   return after == sections_.begin() ? nullptr : &*std::prev(after);
 }
 
@@ -174,7 +175,8 @@ Status PeFile::relocate(uint64_t base, Copies& copies, PeBudget& budget) const {
     const Bytes rest = blocks.subspan(block);
     const auto page = number_at<uint32_t>(rest, 0), size = number_at<uint32_t>(rest, 4);
     if (size == 0 && std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; })) break;  // padding
-    if (size < kBlockHeaderBytes || size % 2 != 0 || size > rest.size()) return damaged("has base relocations whose sizes contradict each other");
+    if (size < kBlockHeaderBytes || size % 2 != 0 || size > rest.size())
+      return damaged("has base relocations whose sizes contradict each other");
     const Bytes entries = rest.subspan(kBlockHeaderBytes, size - kBlockHeaderBytes);
     if (Status status = relocate_block(entries, page, base - image_base_, copies, budget); !status.ok()) return status.error();
     block += size;
@@ -189,7 +191,8 @@ Status PeFile::relocate_block(Bytes entries, uint32_t page, uint64_t delta, Copi
     const auto entry = number_at<uint16_t>(entries, i);
     const unsigned type = entry >> 12;
     if (type == kAbsolute) continue;
-    if (type != kHighLow && type != kDir64) return damaged("has a base relocation of type " + std::to_string(type) + ", which x86 does not have");
+    if (type != kHighLow && type != kDir64)
+      return damaged("has a base relocation of type " + std::to_string(type) + ", which x86 does not have");
     const uint64_t address = uint64_t{page} + (entry & 0xfff), size = type == kDir64 ? 8 : 4;
     if (address + size > image_bytes_) return damaged("has a base relocation outside of its image");
     const PeSection* section = code_of(address);
@@ -258,8 +261,9 @@ void PeFile::add_coff_symbols(Symbols& symbols) const {
 void PeFile::add_exports(Symbols& symbols) const {
   const Bytes header = at(directory(kExports).address, kExportHeaderBytes);
   if (header.empty()) return;
-  const uint64_t functions = number_at<uint32_t>(header, 20), named = number_at<uint32_t>(header, 24), addresses = number_at<uint32_t>(header, 28),
-                 names = number_at<uint32_t>(header, 32), ordinals = number_at<uint32_t>(header, 36);
+  const uint64_t functions = number_at<uint32_t>(header, 20), named = number_at<uint32_t>(header, 24),
+                 addresses = number_at<uint32_t>(header, 28), names = number_at<uint32_t>(header, 32),
+                 ordinals = number_at<uint32_t>(header, 36);
   for (uint64_t i = 0; i < named && !symbols.is_full(); ++i) {
     const Bytes name = at(names + 4 * i, 4), ordinal = at(ordinals + 2 * i, 2);
     if (name.empty() || ordinal.empty()) return;  // the table ends early
@@ -297,8 +301,9 @@ std::vector<PeSymbol> PeFile::symbols(size_t limit) const {
   read.name_bytes = most_name_bytes(file_->bytes().size(), 1);
   add_coff_symbols(read);
   add_exports(read);
-  std::stable_sort(read.list.begin(), read.list.end(),
-                   [](const PeSymbol& a, const PeSymbol& b) { return std::tuple(a.address, !a.function) < std::tuple(b.address, !b.function); });
+  std::stable_sort(read.list.begin(), read.list.end(), [](const PeSymbol& a, const PeSymbol& b) {
+    return std::tuple(a.address, !a.function) < std::tuple(b.address, !b.function);
+  });
   std::vector<PeSymbol> unique;
   std::set<std::string_view> known;  // of one address
   for (size_t i = 0; i < read.list.size(); ++i) {

@@ -48,8 +48,8 @@ struct PeCode {
   CodeBytes bytes;          ///< the part that is in the file, relocated
 };
 
-/// An open PE file; immutable. Hostile files give an Error or less content, never a crash. No memory depends on a claim of the file: tables are
-/// read up to the end of the file, and names up to a limit.
+/// An open PE file; immutable. Hostile files give an Error or less content, never a crash. No memory depends on a claim of the file: tables
+/// are read up to the end of the file, and names up to a limit.
 class PeFile {
  public:
   /// Error messages are sentence fragments: "is not a PE file", ... Errors: bad_magic; unsupported (neither x86-64 nor i386); truncated;
@@ -57,19 +57,20 @@ class PeFile {
   static Result<std::shared_ptr<const PeFile>> open(std::shared_ptr<const MappedFile> file);
 
   [[nodiscard]] bool is_64bit() const { return is_64bit_; }
-  [[nodiscard]] uint64_t image_base() const { return image_base_; }     ///< the base for which the file is linked
-  [[nodiscard]] uint32_t image_bytes() const { return image_bytes_; }   ///< SizeOfImage
-  [[nodiscard]] uint32_t timestamp() const { return timestamp_; }       ///< TimeDateStamp; of a reproducible build, a hash
+  [[nodiscard]] uint64_t image_base() const { return image_base_; }    ///< the base for which the file is linked
+  [[nodiscard]] uint32_t image_bytes() const { return image_bytes_; }  ///< SizeOfImage
+  [[nodiscard]] uint32_t timestamp() const { return timestamp_; }      ///< TimeDateStamp; of a reproducible build, a hash
   [[nodiscard]] const std::vector<PeSection>& sections() const { return sections_; }
   [[nodiscard]] const MappedFile& file() const { return *file_; }
   /// Returns the name under which symbol servers keep the file: TimeDateStamp and SizeOfImage, in hex.
   [[nodiscard]] std::string key() const;
 
-  /// Returns the executable sections as they are in a process that has the image at `base`. A section with base relocations is a copy. The sizes of
-  /// copies and tables are subtracted from `budget`. Errors (sentence fragments): contradictory_record: the base relocations are damaged, or
-  /// stripped although the base is not the linked one; too_large: the budget is exhausted.
+  /// Returns the executable sections as they are in a process that has the image at `base`. A section with base relocations is a copy. The
+  /// sizes of copies and tables are subtracted from `budget`. Errors (sentence fragments): contradictory_record: the base relocations are
+  /// damaged, or stripped although the base is not the linked one; too_large: the budget is exhausted.
   [[nodiscard]] Result<std::vector<PeCode>> code_at(uint64_t base, PeBudget& budget) const;
-  /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most `limit`.
+  /// Returns the symbols of executable sections by address, functions first: those of the COFF symbol table and the exports. At most
+  /// `limit`.
   [[nodiscard]] std::vector<PeSymbol> symbols(size_t limit) const;
   /// Returns the RVAs at which other modules and Windows enter the code: the entry point and the exports, those without a name too.
   [[nodiscard]] std::vector<uint32_t> entries() const;

@@ -15,19 +15,14 @@ struct Limit {
 };
 
 // A range takes at least 2 bytes of a file. A compiler writes a name or path once; libdw joins each file name with its folder, and
-// compressed sections contain a multiple of their size. A byte of a line table produces at most one row, which takes 100 bytes as long as the file
-// is open; compilers write a row for three bytes, or for one that is compressed, and the table is a third of the debug information.
-// libdw keeps 80 bytes for an abbreviation of a unit. Units that have one table, as after link-time optimization of LLVM, are far longer than it.
+// compressed sections contain a multiple of their size. A byte of a line table produces at most one row, which takes 100 bytes as long as
+// the file is open; compilers write a row for three bytes, or for one that is compressed, and the table is a third of the debug
+// information. libdw keeps 80 bytes for an abbreviation of a unit. Units that have one table, as after link-time optimization of LLVM, are
+// far longer than it.
 constexpr Limit kLimits[] = {
-    {"address ranges", 1U << 20, 1},
-    {"bytes of names", 64U << 20, 8},
-    {"bytes of file names in line tables", 64U << 20, 32},
-    {"bytes of line tables", 1U << 20, 4},
-    {"rows of line tables", 4U << 20, 1, 2},
-    {"bytes of entries", 16U << 20, 16},
-    {"abbreviations", 1U << 20, 1, 2},
-    {"attributes", 16U << 20, 16},
-    {"steps between nested functions", 64U << 20, 16},
+    {"address ranges", 1U << 20, 1},       {"bytes of names", 64U << 20, 8},        {"bytes of file names in line tables", 64U << 20, 32},
+    {"bytes of line tables", 1U << 20, 4}, {"rows of line tables", 4U << 20, 1, 2}, {"bytes of entries", 16U << 20, 16},
+    {"abbreviations", 1U << 20, 1, 2},     {"attributes", 16U << 20, 16},           {"steps between nested functions", 64U << 20, 16},
 };
 
 }  // namespace

@@ -35,8 +35,8 @@ class DebugLimits {
   Kind kind_ = Kind::ranges;
 };
 
-/// Returns whether at least a fixed amount of memory is left, as a limit of the address space (ulimit -v) may forbid. libdw does not survive a failed
-/// allocation, so this is asked before it works.
+/// Returns whether at least a fixed amount of memory is left, as a limit of the address space (ulimit -v) may forbid. libdw does not
+/// survive a failed allocation, so this is asked before it works.
 [[nodiscard]] bool memory_for_debug_info();
 
 }  // namespace ptd

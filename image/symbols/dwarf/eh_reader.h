@@ -38,15 +38,25 @@ class EhReader {
   /// A value of a DW_EH_PE_ encoding, without what it is relative to.
   uint64_t encoded(uint8_t encoding) {
     switch (encoding & 0x0f) {
-      case DW_EH_PE_uleb128: return uleb();
-      case DW_EH_PE_absptr: return number(wide_ ? 8 : 4, false);
-      case DW_EH_PE_udata2: return number(2, false);
-      case DW_EH_PE_udata4: return number(4, false);
-      case DW_EH_PE_udata8: return number(8, false);
-      case DW_EH_PE_sdata2: return number(2, true);
-      case DW_EH_PE_sdata4: return number(4, true);
-      case DW_EH_PE_sdata8: return number(8, true);
-      default: failed_ = true; return 0;
+      case DW_EH_PE_uleb128:
+        return uleb();
+      case DW_EH_PE_absptr:
+        return number(wide_ ? 8 : 4, false);
+      case DW_EH_PE_udata2:
+        return number(2, false);
+      case DW_EH_PE_udata4:
+        return number(4, false);
+      case DW_EH_PE_udata8:
+        return number(8, false);
+      case DW_EH_PE_sdata2:
+        return number(2, true);
+      case DW_EH_PE_sdata4:
+        return number(4, true);
+      case DW_EH_PE_sdata8:
+        return number(8, true);
+      default:
+        failed_ = true;
+        return 0;
     }
   }
   void skip(uint64_t bytes) {

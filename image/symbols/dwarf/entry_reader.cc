@@ -10,26 +10,39 @@
 namespace ptd {
 namespace {
 
-constexpr int kMostReferences = 16;             // from one entry to the next
-constexpr unsigned kGnuDiscriminator = 0x2136;  // DW_AT_GNU_discriminator, which dwarf.h of elfutils lacks
-constexpr unsigned kGnuEntryView = 0x2138;      // DW_AT_GNU_entry_view, likewise
+constexpr int kMostReferences = 16;                                 // from one entry to the next
+constexpr unsigned kGnuDiscriminator = 0x2136;                      // DW_AT_GNU_discriminator, which dwarf.h of elfutils lacks
+constexpr unsigned kGnuEntryView = 0x2138;                          // DW_AT_GNU_entry_view, likewise
 constexpr auto kInherited = static_cast<size_t>(Fact::entry_view);  // the facts before this one
 
 std::optional<Fact> fact_of(unsigned attribute) {
   switch (attribute) {
-    case DW_AT_linkage_name: return Fact::linkage_name;
-    case DW_AT_MIPS_linkage_name: return Fact::old_linkage_name;
-    case DW_AT_name: return Fact::name;
-    case DW_AT_decl_file: return Fact::decl_file;
-    case DW_AT_decl_line: return Fact::decl_line;
-    case DW_AT_decl_column: return Fact::decl_column;
-    case DW_AT_call_file: return Fact::call_file;
-    case DW_AT_call_line: return Fact::call_line;
-    case DW_AT_call_column: return Fact::call_column;
-    case kGnuDiscriminator: return Fact::discriminator;
-    case kGnuEntryView: return Fact::entry_view;
-    case DW_AT_ranges: return Fact::ranges;
-    default: return std::nullopt;
+    case DW_AT_linkage_name:
+      return Fact::linkage_name;
+    case DW_AT_MIPS_linkage_name:
+      return Fact::old_linkage_name;
+    case DW_AT_name:
+      return Fact::name;
+    case DW_AT_decl_file:
+      return Fact::decl_file;
+    case DW_AT_decl_line:
+      return Fact::decl_line;
+    case DW_AT_decl_column:
+      return Fact::decl_column;
+    case DW_AT_call_file:
+      return Fact::call_file;
+    case DW_AT_call_line:
+      return Fact::call_line;
+    case DW_AT_call_column:
+      return Fact::call_column;
+    case kGnuDiscriminator:
+      return Fact::discriminator;
+    case kGnuEntryView:
+      return Fact::entry_view;
+    case DW_AT_ranges:
+      return Fact::ranges;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -65,43 +78,59 @@ class ValueReader {
   void value(uint64_t form) {
     while (form == DW_FORM_indirect) form = leb();
     switch (form) {
-      case DW_FORM_flag_present: return;
+      case DW_FORM_flag_present:
+        return;
       case DW_FORM_data1:
       case DW_FORM_ref1:
       case DW_FORM_flag:
       case DW_FORM_strx1:
-      case DW_FORM_addrx1: return skip(1);
+      case DW_FORM_addrx1:
+        return skip(1);
       case DW_FORM_data2:
       case DW_FORM_ref2:
       case DW_FORM_strx2:
-      case DW_FORM_addrx2: return skip(2);
+      case DW_FORM_addrx2:
+        return skip(2);
       case DW_FORM_strx3:
-      case DW_FORM_addrx3: return skip(3);
+      case DW_FORM_addrx3:
+        return skip(3);
       case DW_FORM_data4:
       case DW_FORM_ref4:
       case DW_FORM_ref_sup4:
       case DW_FORM_strx4:
-      case DW_FORM_addrx4: return skip(4);
+      case DW_FORM_addrx4:
+        return skip(4);
       case DW_FORM_data8:
       case DW_FORM_ref8:
       case DW_FORM_ref_sup8:
-      case DW_FORM_ref_sig8: return skip(8);
-      case DW_FORM_data16: return skip(16);
-      case DW_FORM_addr: return skip(unit_.address_bytes);
-      case DW_FORM_ref_addr: return skip(unit_.version == 2 ? unit_.address_bytes : unit_.offset_bytes);
+      case DW_FORM_ref_sig8:
+        return skip(8);
+      case DW_FORM_data16:
+        return skip(16);
+      case DW_FORM_addr:
+        return skip(unit_.address_bytes);
+      case DW_FORM_ref_addr:
+        return skip(unit_.version == 2 ? unit_.address_bytes : unit_.offset_bytes);
       case DW_FORM_strp:
       case DW_FORM_line_strp:
       case DW_FORM_strp_sup:
       case DW_FORM_sec_offset:
       case DW_FORM_GNU_ref_alt:
-      case DW_FORM_GNU_strp_alt: return skip(unit_.offset_bytes);
-      case DW_FORM_string: return text();
-      case DW_FORM_block1: return skip(number(1));
-      case DW_FORM_block2: return skip(number(2));
-      case DW_FORM_block4: return skip(number(4));
+      case DW_FORM_GNU_strp_alt:
+        return skip(unit_.offset_bytes);
+      case DW_FORM_string:
+        return text();
+      case DW_FORM_block1:
+        return skip(number(1));
+      case DW_FORM_block2:
+        return skip(number(2));
+      case DW_FORM_block4:
+        return skip(number(4));
       case DW_FORM_block:
-      case DW_FORM_exprloc: return skip(leb());
-      default: (void)leb();  // udata, sdata, ref_udata, and the indexes strx, addrx, loclistx, rnglistx, GNU_addr_index, GNU_str_index
+      case DW_FORM_exprloc:
+        return skip(leb());
+      default:
+        (void)leb();  // udata, sdata, ref_udata, and the indexes strx, addrx, loclistx, rnglistx, GNU_addr_index, GNU_str_index
     }
   }
 
@@ -119,7 +148,8 @@ UnitBytes bytes_of_unit(Dwarf_Die unit) {
   Dwarf_Half version = 0;
   uint8_t address_bytes = 0, offset_bytes = 0;
   const Dwarf_Off inside = dwarf_cuoffset(&unit), offset = dwarf_dieoffset(&unit) - inside;
-  if (dwarf_next_unit(dwarf_cu_getdwarf(unit.cu), offset, &next, &header_bytes, &version, nullptr, &address_bytes, &offset_bytes, nullptr, nullptr) != 0)
+  if (dwarf_next_unit(dwarf_cu_getdwarf(unit.cu), offset, &next, &header_bytes, &version, nullptr, &address_bytes, &offset_bytes, nullptr,
+                      nullptr) != 0)
     return {};
   const auto* const first = static_cast<const unsigned char*>(unit.addr) - inside;
   return {first, first + (next - offset), address_bytes, offset_bytes, version};

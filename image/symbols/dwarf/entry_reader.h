@@ -26,7 +26,8 @@ struct UnitBytes {
 
 /// An entry in its unit.
 struct Entry {
-  const unsigned char* end = nullptr;  ///< without its children, which libdw does not tell of the last entry of a list; null if the unit is damaged
+  /// Without its children, which libdw does not tell of the last entry of a list; null if the unit is damaged.
+  const unsigned char* end = nullptr;
   uint64_t attributes = 0;
   Dwarf_Attribute sibling{};  ///< `valp` is null if it has none
 };
@@ -34,12 +35,23 @@ struct Entry {
 
 /// Attributes of a function or of an inlined copy.
 enum class Fact : uint8_t {
-  linkage_name, old_linkage_name, name, decl_file, decl_line, decl_column, call_file, call_line, call_column, discriminator, entry_view, ranges,
+  linkage_name,
+  old_linkage_name,
+  name,
+  decl_file,
+  decl_line,
+  decl_column,
+  call_file,
+  call_line,
+  call_column,
+  discriminator,
+  entry_view,
+  ranges,
 };
 inline constexpr size_t kFacts = 12;
 
-/// What an entry says of a function. An attribute that it lacks is that of the entry to which it refers (DW_AT_abstract_origin, DW_AT_specification),
-/// but for entry_view and ranges.
+/// What an entry says of a function. An attribute that it lacks is that of the entry to which it refers (DW_AT_abstract_origin,
+/// DW_AT_specification), but for entry_view and ranges.
 struct Facts {
   std::array<Dwarf_Attribute, kFacts> attributes{};  ///< `valp` is null if there is none
   Dwarf_Off origin = 0;                              ///< of the last entry in the chain of references; with kAlternateOffset
@@ -51,8 +63,9 @@ struct Facts {
   [[nodiscard]] bool has(Fact fact) const { return attributes[static_cast<size_t>(fact)].valp != nullptr; }
 };
 
-/// Reads the facts of the functions of one unit. Keeps those of entries to which others refer, and counts the others: any number of entries may refer
-/// to one. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file named by a unit, which libdw would open at any path.
+/// Reads the facts of the functions of one unit. Keeps those of entries to which others refer, and counts the others: any number of entries
+/// may refer to one. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file named by a unit, which libdw would open at any
+/// path.
 class FactReader {
  public:
   /// `limits`: null if the unit is counted.

@@ -53,14 +53,19 @@ bool begins_inside(EhReader in) {
     const uint8_t code = in.byte();
     if (in.failed() || code >> 6 == 1) return false;  // DW_CFA_advance_loc
     switch (code) {
-      case DW_CFA_nop: break;
+      case DW_CFA_nop:
+        break;
       case DW_CFA_undefined:
-      case DW_CFA_GNU_args_size: (void)in.uleb(); break;
+      case DW_CFA_GNU_args_size:
+        (void)in.uleb();
+        break;
       case DW_CFA_set_loc:
       case DW_CFA_advance_loc1:
       case DW_CFA_advance_loc2:
-      case DW_CFA_advance_loc4: return false;
-      default: return true;
+      case DW_CFA_advance_loc4:
+        return false;
+      default:
+        return true;
     }
   }
   return false;
@@ -138,7 +143,8 @@ FrameExtents::FrameExtents(const ElfFile& file) {
     }
     const auto end = file.code_section_end(first);
     const bool is_code = size != 0 && size <= kMaxExtentBytes && end && *end > first && size <= *end - first;
-    const bool is_linkage = std::any_of(linkage.begin(), linkage.end(), [first](const auto& range) { return first - range.first < range.second; });
+    const bool is_linkage =
+        std::any_of(linkage.begin(), linkage.end(), [first](const auto& range) { return first - range.first < range.second; });
     if (in.failed() || !is_code || is_linkage) continue;
     extents_.push_back({first, size, !begins_inside(in)});
     if (table != 0) tables_.push_back({first, table});
@@ -153,7 +159,8 @@ void FrameExtents::sort() {
 }
 
 std::optional<FrameSpan> FrameExtents::find(uint64_t address) const {
-  auto at = std::upper_bound(extents_.begin(), extents_.end(), address, [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
+  auto at = std::upper_bound(extents_.begin(), extents_.end(), address,
+                             [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
   for (size_t steps = 0; at != extents_.begin() && steps < kMaxExtentsBack; ++steps) {
     --at;
     if (address - at->start < at->size_bytes) return *at;
@@ -162,7 +169,8 @@ std::optional<FrameSpan> FrameExtents::find(uint64_t address) const {
 }
 
 std::optional<uint64_t> FrameExtents::next_function(uint64_t address) const {
-  auto at = std::upper_bound(extents_.begin(), extents_.end(), address, [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
+  auto at = std::upper_bound(extents_.begin(), extents_.end(), address,
+                             [](uint64_t value, const FrameSpan& extent) { return value < extent.start; });
   for (size_t steps = 0; at != extents_.end() && steps < kMaxPartsAhead; ++at, ++steps) {
     if (at->is_function) return at->start;
   }

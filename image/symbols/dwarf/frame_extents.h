@@ -11,8 +11,8 @@
 
 namespace ptd {
 
-/// Extents of functions, which stripped files keep because the unwinder needs them. An FDE whose first instruction describes a frame that code
-/// before it made belongs to a part that a compiler split off a function. Addresses are in the file's own address space.
+/// Extents of functions, which stripped files keep because the unwinder needs them. An FDE whose first instruction describes a frame that
+/// code before it made belongs to a part that a compiler split off a function. Addresses are in the file's own address space.
 class FrameExtents {
  public:
   FrameExtents() = default;

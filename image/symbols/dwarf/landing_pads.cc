@@ -60,7 +60,8 @@ void LandingPads::sort() {
 }
 
 const CallSite* LandingPads::find(uint64_t address) const {
-  const auto after = std::upper_bound(sites_.begin(), sites_.end(), address, [](uint64_t value, const CallSite& site) { return value < site.start; });
+  const auto after =
+      std::upper_bound(sites_.begin(), sites_.end(), address, [](uint64_t value, const CallSite& site) { return value < site.start; });
   if (after == sites_.begin()) return nullptr;
   const CallSite& site = *std::prev(after);
   return address - site.start < site.size_bytes ? &site : nullptr;

@@ -45,8 +45,8 @@ class LandingPads {
 
  private:
   void sort();
-  std::vector<CallSite> sites_;   // by address
-  std::vector<uint64_t> pads_;    // sorted, each once
+  std::vector<CallSite> sites_;  // by address
+  std::vector<uint64_t> pads_;   // sorted, each once
 };
 
 }  // namespace ptd

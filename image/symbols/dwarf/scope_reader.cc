@@ -31,8 +31,9 @@ uint64_t number_of(Facts& facts, Fact kind) {
   return attribute != nullptr && dwarf_formudata(attribute, &value) == 0 ? value : 0;
 }
 
-// Returns whether an inlined copy named `inner` may be a part of the function `outer`. Constructors and destructors have variants (C1, C2; D0, D1,
-// D2) with one DIE of origin, which is named C4 or D4. A destructor D0 or D1 calls D2. [Itanium C++ ABI] "Constructors and Destructors"
+// Returns whether an inlined copy named `inner` may be a part of the function `outer`. Constructors and destructors have variants (C1, C2;
+// D0, D1, D2) with one DIE of origin, which is named C4 or D4. A destructor D0 or D1 calls D2. [Itanium C++ ABI] "Constructors and
+// Destructors"
 bool may_be_part(std::string_view outer, std::string_view inner) {
   if (outer.empty() || outer.size() != inner.size()) return false;
   const auto [at, other] = std::mismatch(outer.begin(), outer.end(), inner.begin());
@@ -46,10 +47,17 @@ bool may_be_part(std::string_view outer, std::string_view inner) {
 class ScopeReader {
  public:
   ScopeReader(Dwarf_Die unit, const ScopeSource& source, UnitScopes& found)
-      : source_(source), limits_(source.limits), unit_die_(unit), facts_(unit, source.limits), scopes_(found.scopes), extents_(found.extents), empty_(found.empty) {}
+      : source_(source),
+        limits_(source.limits),
+        unit_die_(unit),
+        facts_(unit, source.limits),
+        scopes_(found.scopes),
+        extents_(found.extents),
+        empty_(found.empty) {}
   void read(Dwarf_Die* unit) {
     unit_ = bytes_of_unit(*unit);
-    if (spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first))) (void)visit(*unit, read_entry(*unit, unit_), kNoScope, 0);
+    if (spend(DebugLimits::Kind::entry_bytes, static_cast<uint64_t>(unit_.end - unit_.first)))
+      (void)visit(*unit, read_entry(*unit, unit_), kNoScope, 0);
     for (Scope& scope : scopes_) {
       const auto known = scope.declared.line == 0 ? enclosing_of_.find(scope.origin) : enclosing_of_.end();
       if (known != enclosing_of_.end()) scope.enclosing = known->second;
@@ -78,8 +86,8 @@ class ScopeReader {
   // Consumes some of a limit. Returns false if one is exceeded.
   bool spend(DebugLimits::Kind kind, uint64_t amount) { return limits_ == nullptr || limits_->spend(kind, amount); }
 
-  // Reads the entries below `parent`. Returns the address after them; null if a limit or damage ended it. dwarf_siblingof() would read what is below an
-  // entry again, for each level.
+  // Reads the entries below `parent`. Returns the address after them; null if a limit or damage ended it. dwarf_siblingof() would read what
+  // is below an entry again, for each level.
   const unsigned char* visit(Dwarf_Die& parent, const Entry& entry, uint32_t scope, unsigned depth) {
     const unsigned char* at = entry.end;
     if (at == nullptr || dwarf_haschildren(&parent) != 1) return at;
@@ -143,8 +151,8 @@ class ScopeReader {
   }
 
   // Returns whether an inlined copy is a part of the function `parent` around it. GCC splits a function that begins with a short part
-  // (-fpartial-inlining), and may then inline the rest into that part. It gives the call, which is not in the source, the place of the function's
-  // declaration. A call of a recursive function has a place of its own.
+  // (-fpartial-inlining), and may then inline the rest into that part. It gives the call, which is not in the source, the place of the
+  // function's declaration. A call of a recursive function has a place of its own.
   // Limitation: without columns (-gno-column-info), a recursive call in the line of the declaration is taken for a part.
   [[nodiscard]] bool is_part(Dwarf_Die& die, Facts& facts, uint32_t parent) {
     if (parent == kNoScope || dwarf_tag(&die) != DW_TAG_inlined_subroutine || scopes_[parent].origin != facts.origin) return false;
@@ -153,9 +161,11 @@ class ScopeReader {
     if (outer.linkage_name == nullptr || name == nullptr) return false;
     const std::string_view outer_name = bounded(outer.linkage_name), own_name = bounded(name);
     if (!spend(DebugLimits::Kind::names, outer_name.size() + own_name.size()) || !may_be_part(outer_name, own_name)) return false;
-    const Declaration declared = place_of(die, facts, Fact::decl_file, Fact::decl_line), call = place_of(die, facts, Fact::call_file, Fact::call_line);
+    const Declaration declared = place_of(die, facts, Fact::decl_file, Fact::decl_line),
+                      call = place_of(die, facts, Fact::call_file, Fact::call_line);
     const bool same_file = declared.file_number == call.file_number || declared.file_number == kNoFile;
-    if (call.line == 0 || call.line != declared.line || !same_file || number_of(facts, Fact::call_column) != number_of(facts, Fact::decl_column))
+    if (call.line == 0 || call.line != declared.line || !same_file ||
+        number_of(facts, Fact::call_column) != number_of(facts, Fact::decl_column))
       return false;
     // Of destructors that are inlined, the name does not say whether it is D0 or D2, which D0 calls first.
     Dwarf_Addr entry = 0;
@@ -214,11 +224,12 @@ class ScopeReader {
     }
     return next != ~uint64_t{0} ? next : entry;
   }
-  // Returns where a function is entered. Of a function in several parts that is its first range ([DWARF5] "Entry Address"), unless symbols show
-  // another one: clang writes the parts that it split off first (LLVM, MachineFunction::MBBSectionRanges).
+  // Returns where a function is entered. Of a function in several parts that is its first range ([DWARF5] "Entry Address"), unless symbols
+  // show another one: clang writes the parts that it split off first (LLVM, MachineFunction::MBBSectionRanges).
   uint64_t entry_of(Dwarf_Die& die, const Start& start) const {
     Dwarf_Addr entry = start.first;
-    const bool known = dwarf_entrypc(&die, &entry) == 0 && (dwarf_hasattr(&die, DW_AT_entry_pc) == 1 || dwarf_hasattr(&die, DW_AT_low_pc) == 1);
+    const bool known =
+        dwarf_entrypc(&die, &entry) == 0 && (dwarf_hasattr(&die, DW_AT_entry_pc) == 1 || dwarf_hasattr(&die, DW_AT_low_pc) == 1);
     if (known || dwarf_tag(&die) == DW_TAG_inlined_subroutine || extents_.size() - start.extents == 1 || !source_.starts) return entry;
     const auto own = extents_.begin() + static_cast<std::ptrdiff_t>(start.extents);
     const auto begins = std::find_if(own, extents_.end(), [this](const ScopeExtent& extent) { return source_.starts(extent.first); });
@@ -240,7 +251,8 @@ class ScopeReader {
     scope.first_code = first_code(scope.entry, std::span(extents_).subspan(start.extents));
     Dwarf_Attribute* const view = facts.find(Fact::entry_view);
     Dwarf_Word value = 0;
-    if (scope.inlined && view != nullptr && dwarf_formudata(view, &value) == 0) scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(value, kNoView));
+    if (scope.inlined && view != nullptr && dwarf_formudata(view, &value) == 0)
+      scope.entry_view = static_cast<uint32_t>(std::min<Dwarf_Word>(value, kNoView));
     scopes_.push_back(scope);
   }
 
@@ -285,7 +297,8 @@ std::vector<ScopePiece> pieces_of(std::vector<ScopeExtent> extents) {
     uint32_t extent = 0;
     bool begins = false;
   };
-  std::sort(extents.begin(), extents.end(), [](const ScopeExtent& a, const ScopeExtent& b) { return std::pair(a.first, a.depth) < std::pair(b.first, b.depth); });
+  std::sort(extents.begin(), extents.end(),
+            [](const ScopeExtent& a, const ScopeExtent& b) { return std::pair(a.first, a.depth) < std::pair(b.first, b.depth); });
   std::vector<Edge> edges;
   for (uint32_t i = 0; i < extents.size(); ++i) {
     edges.push_back({extents[i].first, i, true});

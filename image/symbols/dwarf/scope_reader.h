@@ -21,7 +21,7 @@ inline constexpr uint32_t kNoView = 0xffffffffU;
 
 // A place in the source. `line` 0: not known.
 struct Declaration {
-  std::string_view file;           // not set by read_scopes(), which does not read the unit's line table
+  std::string_view file;  // not set by read_scopes(), which does not read the unit's line table
   uint32_t line = 0;
   uint32_t file_number = kNoFile;  // in that table
   // If another unit declares the function, as after link-time optimization or dwz: the file's number in the table of that unit.
@@ -33,15 +33,15 @@ struct Declaration {
 struct Scope {
   std::string_view name;
   const char* linkage_name = nullptr;  // as the linker knows it; libdw's, null if unknown
-  Declaration declared, call;  // call: the one that was inlined
+  Declaration declared, call;          // call: the one that was inlined
   uint32_t call_discriminator = 0;
-  Declaration enclosing;       // without a declared line: the declaration of the function around it
+  Declaration enclosing;  // without a declared line: the declaration of the function around it
   uint32_t parent = kNoScope;
   bool inlined = false;
   uint64_t entry = 0;
-  uint64_t first_code = 0;  // `entry`; if that is not in its code, as compilers may move it: the next address that is
+  uint64_t first_code = 0;        // `entry`; if that is not in its code, as compilers may move it: the next address that is
   uint32_t entry_view = kNoView;  // number of the first row at `entry`, of those at that address, that is of the copy; kNoView: unknown
-  Dwarf_Off origin = 0;  // of the function's own DIE: the same for all of its copies
+  Dwarf_Off origin = 0;           // of the function's own DIE: the same for all of its copies
 };
 
 // Address range of a scope.
@@ -62,8 +62,8 @@ struct ScopePiece {
   uint32_t scope = kNoScope;
 };
 
-/// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough. `starts` returns whether a function has a
-/// symbol at an address that is not one of a part that a compiler split off ("f.cold"); empty if that is not known.
+/// What reading a unit needs. `names` returns the readable form of libdw's text, which lives long enough. `starts` returns whether a
+/// function has a symbol at an address that is not one of a part that a compiler split off ("f.cold"); empty if that is not known.
 struct ScopeSource {
   DebugLimits* limits = nullptr;   // null if the unit is counted
   SharedTables* tables = nullptr;  // likewise
@@ -78,8 +78,8 @@ struct UnitScopes {
   std::vector<EmptyCopy> empty;
 };
 
-/// Returns the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded. A part that GCC split off
-/// a function and inlined into the rest of it is not a scope of its own: its code belongs to the function.
+/// Returns the functions of a unit, and the inlined ones, with their addresses. Ends early where a limit is exceeded. A part that GCC split
+/// off a function and inlined into the rest of it is not a scope of its own: its code belongs to the function.
 [[nodiscard]] UnitScopes read_scopes(Dwarf_Die unit, const ScopeSource& source);
 
 /// Returns the innermost scope of each address, as pieces by address.

@@ -31,14 +31,25 @@ uint64_t count_entries(SpanReader list, unsigned address_bytes) {
     const uint64_t kind = list.number(1);
     unsigned numbers = 0, addresses = 0;
     switch (kind) {
-      case DW_RLE_base_addressx: numbers = 1; break;
+      case DW_RLE_base_addressx:
+        numbers = 1;
+        break;
       case DW_RLE_startx_endx:
       case DW_RLE_startx_length:
-      case DW_RLE_offset_pair: numbers = 2; break;
-      case DW_RLE_base_address: addresses = 1; break;
-      case DW_RLE_start_end: addresses = 2; break;
-      case DW_RLE_start_length: addresses = 1, numbers = 1; break;
-      default: return entries;  // the end, or an entry at which libdw ends
+      case DW_RLE_offset_pair:
+        numbers = 2;
+        break;
+      case DW_RLE_base_address:
+        addresses = 1;
+        break;
+      case DW_RLE_start_end:
+        addresses = 2;
+        break;
+      case DW_RLE_start_length:
+        addresses = 1, numbers = 1;
+        break;
+      default:
+        return entries;  // the end, or an entry at which libdw ends
     }
     list.skip(uint64_t{addresses} * address_bytes);
     for (; numbers != 0; --numbers) (void)list.uleb();
@@ -77,7 +88,8 @@ bool SharedTables::spend_unit(Dwarf_CU* unit) {
   if (dwarf_cu_die(unit, &die, nullptr, &offset, nullptr, nullptr, nullptr, nullptr) == nullptr) return !limits_.exceeded();
   const auto [known, is_new] = tables_.try_emplace(offset);
   if (is_new) known->second = measure(offset);
-  return limits_.spend(Kind::abbreviations, known->second.abbreviations + kUnitCost) && limits_.spend(Kind::attributes, known->second.attributes);
+  return limits_.spend(Kind::abbreviations, known->second.abbreviations + kUnitCost) &&
+         limits_.spend(Kind::attributes, known->second.attributes);
 }
 
 void SharedTables::enter(Dwarf_CU* unit) {

@@ -18,8 +18,8 @@ struct TableSections {
   bool big_endian = false;
 };
 
-/// libdw reads the abbreviations of a unit again for each unit that has the same table, and a range list for each entry that refers to it. Both may
-/// overlap, so each use is counted. [DWARF5] "Abbreviations Tables", "Non-Contiguous Address Ranges"
+/// libdw reads the abbreviations of a unit again for each unit that has the same table, and a range list for each entry that refers to it.
+/// Both may overlap, so each use is counted. [DWARF5] "Abbreviations Tables", "Non-Contiguous Address Ranges"
 class SharedTables {
  public:
   SharedTables(const TableSections& sections, DebugLimits& limits) : sections_(sections), limits_(limits) {}

@@ -8,9 +8,11 @@ namespace ptd {
 StatementScopes::StatementScopes(const std::vector<Scope>& scopes, const std::vector<ScopePiece>& pieces, DebugLimits* limits)
     : scopes_(scopes), pieces_(pieces), limits_(limits) {
   roots_.reserve(scopes.size());
-  for (const Scope& scope : scopes) roots_.push_back(scope.parent == kNoScope ? static_cast<uint32_t>(roots_.size()) : roots_[scope.parent]);
   for (const Scope& scope : scopes)
-    if (scope.declared.line != 0 && !scope.declared.file.empty()) owners_.push_back({scope.declared.file, scope.declared.line, scope.origin});
+    roots_.push_back(scope.parent == kNoScope ? static_cast<uint32_t>(roots_.size()) : roots_[scope.parent]);
+  for (const Scope& scope : scopes)
+    if (scope.declared.line != 0 && !scope.declared.file.empty())
+      owners_.push_back({scope.declared.file, scope.declared.line, scope.origin});
   std::sort(owners_.begin(), owners_.end());
   owners_.erase(std::unique(owners_.begin(), owners_.end()), owners_.end());
 }

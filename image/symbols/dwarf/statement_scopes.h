@@ -21,11 +21,13 @@ struct StatementRow {
 };
 
 /// Finds the scopes of statements. The innermost scope at a statement's address is not always that of the statement:
-/// - An inlined copy begins at the address of the statement that calls it. Both have a row there. GCC says which row is the first of the copy.
+/// - An inlined copy begins at the address of the statement that calls it. Both have a row there. GCC says which row is the first of the
+///   copy.
 /// - A scheduler moves instructions of the caller between those of the copy.
 /// - The last statement of a copy may have no code, and is then at the first address after the copy.
-/// A copy and its caller differ in their lines, unless a source line contains both: a function's lines are those from its declaration up to the
-/// next declaration of a function in the file. What it refers to must outlive it. Each step from a copy to the one around it is counted.
+/// A copy and its caller differ in their lines, unless a source line contains both: a function's lines are those from its declaration up to
+/// the next declaration of a function in the file. What it refers to must outlive it. Each step from a copy to the one around it is
+/// counted.
 class StatementScopes {
  public:
   /// `limits`: null if the unit is counted.

@@ -33,6 +33,6 @@ struct FrameCounts {
 /// `on_barrier` where the trace is not continuous. A run ends at the end of a frame and where the id changes. Any bytes are valid frames:
 /// splitting cannot fail, but may give ids that no source has.
 PTD_API FrameCounts split_frames(Bytes buffer, FrameFormat format, const std::function<void(const FrameRun&)>& on_run,
-                         const std::function<void(uint64_t offset_bytes)>& on_barrier);
+                                 const std::function<void(uint64_t offset_bytes)>& on_barrier);
 
 }  // namespace ptd::arm

@@ -56,8 +56,8 @@ class PTD_API PacketReader {
     return Status::ok;
   }
 
-  /// Sets which timestamps are wrong, in order of their offsets; they must outlive the reader's use of these bytes. A correction also applies to the
-  /// following timestamps that keep the wrong byte. One that is not used has kFlagNoTime.
+  /// Sets which timestamps are wrong, in order of their offsets; they must outlive the reader's use of these bytes. A correction also
+  /// applies to the following timestamps that keep the wrong byte. One that is not used has kFlagNoTime.
   void set_repairs(std::span<const TimestampRepair> repairs) { repairs_ = repairs; }
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }

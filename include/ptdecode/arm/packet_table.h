@@ -76,8 +76,8 @@ struct PlainForm {
 /// Index into packet_forms() for each header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;
-/// Returns the table for a configuration. It has static lifetime. Without `counts`, packets with a cycle count are reserved: cycle count packets, and
-/// timestamps with one.
+/// Returns the table for a configuration. It has static lifetime. Without `counts`, packets with a cycle count are reserved: cycle count
+/// packets, and timestamps with one.
 [[nodiscard]] PTD_API const Dispatch& dispatch_of(const TraceConfig& config, bool counts = true);
 
 }  // namespace ptd::arm

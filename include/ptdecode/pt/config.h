@@ -52,7 +52,8 @@ struct Config {
   uint32_t tsc_ctc_ratio_d = 0;    ///< CPUID.15H:EAX
   uint8_t max_nonturbo_ratio = 0;  ///< nominal frequency ratio, for CBR; 0: unknown
   bool has_tsc = true, has_mtc = false, has_cyc = false;
-  bool has_flow = true;       ///< false: recorded without branch packets (BranchEn is 0) or TNT packets (DisTNT). Only events are decoded then
+  /// false: recorded without branch packets (BranchEn is 0) or TNT packets (DisTNT). Only events are decoded then.
+  bool has_flow = true;
   bool address_filter = false;  ///< an ip filter was active (relevant for SKL014)
   TimeConversion time;
   ExecMode initial_mode = ExecMode::bits64;  ///< until the first MODE.Exec

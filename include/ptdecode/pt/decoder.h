@@ -27,12 +27,14 @@ struct IpRange {
 
 struct DecoderOptions {
   Config config;
-  std::vector<IpRange> filter;                  ///< ip filter of the recording; empty: none
-  SpaceId default_space = kNoSpace;             ///< the space of user addresses while the running thread is unknown (raw captures)
-  Ip breakpoint_entry;                          ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
-  Ip switch_entry;                              ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
-  std::vector<IpRange> after_switch;            ///< kernel code that a switch executes only after switch_entry was entered (the rest of __switch_to, finish_task_switch)
-  bool time_switches = false;                   ///< the kernel is traced, and switch_entry is unknown: switches are passed when time shows it. Slower near them
+  std::vector<IpRange> filter;       ///< ip filter of the recording; empty: none
+  SpaceId default_space = kNoSpace;  ///< the space of user addresses while the running thread is unknown (raw captures)
+  Ip breakpoint_entry;               ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
+  Ip switch_entry;                   ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
+  /// Kernel code that a switch executes only after switch_entry was entered (the rest of __switch_to, finish_task_switch).
+  std::vector<IpRange> after_switch;
+  /// The kernel is traced, and switch_entry is unknown: switches are passed when time shows it. Slower near them.
+  bool time_switches = false;
   uint64_t slack_ns = 0;                        ///< widens every time interval by this much on both sides: for recordings with bad clocks
   bool image_is_of_root = false;                ///< the code is the host's, so there is none in VMX non-root operation (PIP.NR)
   uint32_t max_candidates = 32;                 ///< live candidates at once; beyond it the least likely are dropped, output is `ambiguous`

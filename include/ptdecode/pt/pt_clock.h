@@ -18,8 +18,8 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 ///
 /// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
 /// - TSC gives the exact time.
-/// - A TMA after it means that CTC `ctc` began at TSC - FastCounter. This is the anchor. If the FastCounter is more than a tick of the CTC, times are
-///   uncertain by half a tick up to the next TSC.
+/// - A TMA after it means that CTC `ctc` began at TSC - FastCounter. This is the anchor. If the FastCounter is more than a tick of the CTC,
+///   times are uncertain by half a tick up to the next TSC.
 /// - MTC means that the CTC reached a multiple of 2^MTCFreq. The time is anchor + elapsed CTC ticks * N/D, always computed from the anchor,
 ///   so that rounding errors do not accumulate. The CTC is tracked modulo 2^(MTCFreq+8). The bounds are one tick wider on each side.
 /// - A run of missing MTCs is assumed to be shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of
@@ -66,8 +66,8 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
-  /// Has the effect of step_due_mtc() for each MTC packet in the run of adjacent MTC packets at `at`, until it would return false. Call it after
-  /// step_due_mtc() has returned true. Returns the offset after the last MTC that was processed.
+  /// Has the effect of step_due_mtc() for each MTC packet in the run of adjacent MTC packets at `at`, until it would return false. Call it
+  /// after step_due_mtc() has returned true. Returns the offset after the last MTC that was processed.
   uint64_t step_due_mtcs(Bytes bytes, uint64_t at, uint64_t end) {
     constexpr std::byte kMtc{0x59};
     int64_t elapsed = elapsed_;
@@ -93,8 +93,8 @@ class PTD_API PtClock {
     (void)on_overflow();
     expects_mtcs_ = false;
   }
-  /// Same as on_loss(), where later packets show that less than a window of MTCs is missing: after the next MTC, the time has an upper bound again. That one
-  /// may be late by up to a period.
+  /// Same as on_loss(), where later packets show that less than a window of MTCs is missing: after the next MTC, the time has an upper
+  /// bound again. That one may be late by up to a period.
   void on_short_loss();
   /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
   void reset();
@@ -143,16 +143,16 @@ class PTD_API PtClock {
   [[nodiscard]] uint64_t period() const { return uint64_t{1} << mtc_shift_; }
 
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
-  uint64_t anchor_tsc_ = 0;                         ///< exact: time of the CTC tick given by TMA. counted: the TSC before the first MTC
-  int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
-  uint64_t due_anchor_ = ~uint64_t{0};              ///< `anchor_tsc_` and `elapsed_` for which `due_` and `overdue_` were computed
+  uint64_t anchor_tsc_ = 0;             ///< exact: time of the CTC tick given by TMA. counted: the TSC before the first MTC
+  int64_t elapsed_ = 0;                 ///< ticks of the CTC from the anchor to the last MTC's edge
+  uint64_t due_anchor_ = ~uint64_t{0};  ///< `anchor_tsc_` and `elapsed_` for which `due_` and `overdue_` were computed
   int64_t due_elapsed_ = std::numeric_limits<int64_t>::min();
   uint64_t due_ = 0, overdue_ = 0;                  ///< time of the next edge, and upper bound for the next MTC
   uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< time of the last CYC and its bounds
   uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
   uint64_t cal_tsc_ = 0, cal_cycles_ = 0;           ///< calibration: its start, cycles since
   uint64_t reference_ = 0;
-  uint64_t cyc_end_ = kNoOffset;  ///< end of the last CYC, in bytes of the stream
+  uint64_t cyc_end_ = kNoOffset;        ///< end of the last CYC, in bytes of the stream
   uint32_t ratio_n_ = 0, ratio_d_ = 0;  ///< TSC ticks per tick of the CTC, as a reduced fraction
   uint32_t holes_ = 0, jumps_ = 0;
   uint8_t mtc_shift_ = 0, nominal_ = 0, cbr_ = 0, last_mtc_ = 0;

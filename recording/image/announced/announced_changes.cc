@@ -25,7 +25,8 @@ class AnnouncedCode::Begun {
   void end(Change& change, bool may_be_unheard) {
     const Announcement& what = change.what;
     const auto open = begun_.find(key_of(what));
-    const bool is_same = open != begun_.end() && (open->second.what.name == what.name || open->second.what.name.empty() || what.name.empty());
+    const bool is_same =
+        open != begun_.end() && (open->second.what.name == what.name || open->second.what.name.empty() || what.name.empty());
     if (!is_same) {
       if (open != begun_.end()) leave_to(open, what.time.last);
       change.contradicts = what.kind == AnnounceKind::patch && patch_begins_.contains(what.runtime);

@@ -43,14 +43,21 @@ class AnnouncedCode::Space {
   struct Who {
     SpaceId space;
     int32_t pid = -1;
-    bool names_only = false;  ///< its code is known from elsewhere
-    TimeNs forked = kTimeMin;  ///< when it was forked from a process that announced code
+    bool names_only = false;          ///< its code is known from elsewhere
+    TimeNs forked = kTimeMin;         ///< when it was forked from a process that announced code
     const Children* forks = nullptr;  ///< of all spaces, to those whose code is not known from elsewhere
     bool any_remapped = false;        ///< in some space
   };
-  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, std::vector<Remapped> remapped, State start, CodeNames& names)
-      : image_(image), mappings_(mappings), who_(who), memory_(std::move(memory)), remapped_(std::move(remapped)), live_(std::move(start.live)),
-        files_(std::move(start.files)), names_(names) {
+  Space(ImageBuild& image, const Timeline& mappings, Who who, std::vector<MappedMemory> memory, std::vector<Remapped> remapped, State start,
+        CodeNames& names)
+      : image_(image),
+        mappings_(mappings),
+        who_(who),
+        memory_(std::move(memory)),
+        remapped_(std::move(remapped)),
+        live_(std::move(start.live)),
+        files_(std::move(start.files)),
+        names_(names) {
     std::ranges::stable_sort(remapped_, {}, &Remapped::when);
   }
 
@@ -77,7 +84,8 @@ class AnnouncedCode::Space {
   [[nodiscard]] State fork(SpaceId space, TimeNs when, OpenWindows& changing, const std::vector<Change>& changes) {
     State child{live_.fork(), files_};
     for (size_t i = next_remapped_; i < remapped_.size() && remapped_[i].when <= when; ++i)
-      child.files.remap(remapped_[i], [&](uint64_t address, uint64_t size, const LiveFunction&, uint64_t) { child.live.doubt(address, size); });
+      child.files.remap(remapped_[i],
+                        [&](uint64_t address, uint64_t size, const LiveFunction&, uint64_t) { child.live.doubt(address, size); });
     const bool few = changing.at(when, [&](size_t i) { begin_in(child.live, changes[i]); });
     if (!few) image_.builder.add_lost_window(space, {when, kTimeMax});
     return child;
@@ -89,12 +97,14 @@ class AnnouncedCode::Space {
     return code.empty() || who_.names_only ? nullptr : std::make_shared<std::vector<std::byte>>(code);
   }
 
-  // Anonymous memory that became executable by `until` shows the code that was announced there before. Changes to a file's code that was mapped again
-  // are not certain from then on.
+  // Anonymous memory that became executable by `until` shows the code that was announced there before. Changes to a file's code that was
+  // mapped again are not certain from then on.
   void pass(TimeNs until, TimeNs remapped_until) {
     for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= remapped_until; ++next_remapped_) {
       const Remapped& range = remapped_[next_remapped_];
-      files_.remap(range, [&](uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip) { doubt_left(address, size, left, skip, range.when); });
+      files_.remap(range, [&](uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip) {
+        doubt_left(address, size, left, skip, range.when);
+      });
     }
     memory_.pass(until, [this](const MappedMemory& memory) {
       live_.each(memory.first, memory.end - memory.first, [&](uint64_t begin, const LiveFunction& live) {
@@ -166,7 +176,8 @@ class AnnouncedCode::Space {
       section.live = {when, kTimeMax};
       section.assumed = true;
       const Bytes file = section.code.bytes.subspan(std::min<uint64_t>(offset, section.code.bytes.size()));
-      section.code = left.code ? CodeBytes{left.code, left.bytes().subspan(skip, part)} : CodeBytes{section.code.owner, file.first(std::min<uint64_t>(part, file.size()))};
+      section.code = left.code ? CodeBytes{left.code, left.bytes().subspan(skip, part)}
+                               : CodeBytes{section.code.owner, file.first(std::min<uint64_t>(part, file.size()))};
       image_.builder.add_section(std::move(section));
     }
   }
@@ -210,7 +221,7 @@ class AnnouncedCode::Space {
     live_.doubt(change.what.address, change.what.size_bytes);
     const Interval window{change.time.first, change.known_since};
     suspect(window);
-    const char* until = change.contradicts          ? "until a change of another name ended there"
+    const char* until = change.contradicts        ? "until a change of another name ended there"
                         : window.last == kTimeMax ? "since then"
                                                   : "until the same change began again and ended";
     report(FindingKind::records_lost, Ip{change.what.address}, window,
@@ -226,7 +237,8 @@ class AnnouncedCode::Space {
     suspect({since, change.time.last});
     if (!change.contradicts) return;
     report(FindingKind::records_lost, Ip{what.address}, {since, change.time.last},
-           "a patch of " + range_text(what.address, what.size_bytes) + " was announced to end and not to begin: its code is suspect until then");
+           "a patch of " + range_text(what.address, what.size_bytes) +
+               " was announced to end and not to begin: its code is suspect until then");
   }
 
   // Returns when the oldest of the code in the range was announced, or `otherwise` if that is earlier.
@@ -246,7 +258,8 @@ class AnnouncedCode::Space {
   void add_edit(const Change& change, const std::vector<std::byte>& new_bytes) {
     if (who_.names_only) return;
     const uint64_t offset = change.what.record_offset_bytes;
-    image_.builder.add_edit({who_.space, Ip{change.what.address}, change.old_bytes, new_bytes, time_of(change), EditOrigin::announced, -1, offset});
+    image_.builder.add_edit(
+        {who_.space, Ip{change.what.address}, change.old_bytes, new_bytes, time_of(change), EditOrigin::announced, -1, offset});
   }
 
   // `what` does not change any more.
@@ -275,7 +288,8 @@ class AnnouncedCode::Space {
     auto lines = std::make_shared<GeneratedLines>();
     lines->file = what.file;
     for (const AnnounceLine& line : what.lines) lines->lines.push_back({line.offset_bytes, line.line});
-    std::stable_sort(lines->lines.begin(), lines->lines.end(), [](const auto& a, const auto& b) { return a.offset_bytes < b.offset_bytes; });
+    std::stable_sort(lines->lines.begin(), lines->lines.end(),
+                     [](const auto& a, const auto& b) { return a.offset_bytes < b.offset_bytes; });
     return lines;
   }
 
@@ -349,7 +363,8 @@ class AnnouncedCode::Space {
     set_live(what.address, std::move(listed), from);
   }
 
-  // Code that is known already. Its bytes are certain from now on if they are given, and no longer certain if they are not and records were lost.
+  // Code that is known already. Its bytes are certain from now on if they are given, and no longer certain if they are not and records were
+  // lost.
   void list_again(const Change& change, LiveFunction known, const LiveFunction& listed) {
     const Announcement& what = change.what;
     const bool doubted = !listed.code && known.code && known.told <= change.lost_until, settled = listed.code && known.assumed;
@@ -368,7 +383,8 @@ class AnnouncedCode::Space {
     live_.set(what.address, std::move(known));
   }
 
-  // A child may have changed what it inherited before a reader came, unless its first announcement was read. What is assumed may be anything.
+  // A child may have changed what it inherited before a reader came, unless its first announcement was read. What is assumed may be
+  // anything.
   [[nodiscard]] bool may_be_newer(const Change& change) const {
     const Announcement& what = change.what;
     bool newer = true;
@@ -475,7 +491,8 @@ void AnnouncedCode::add(SpaceId space, int32_t pid, TimeNs time, Bytes record, u
   }
   Process& process = joiners_[space];
   process.pid = pid;
-  const bool has_code = (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
+  const bool has_code =
+      (parsed->kind == AnnounceKind::load && !parsed->begin && parsed->code_bytes != 0) || parsed->kind == AnnounceKind::move;
   if (has_code) process.code.add(parsed->address, parsed->size_bytes);
   const bool changes = parsed->kind != AnnounceKind::unload && is_code(*parsed) && !parsed->begin;
   if (changes) process.changed.add(parsed->address, parsed->size_bytes);
@@ -507,14 +524,18 @@ void AnnouncedCode::take_history(ImageBuild& image, SpaceId space, bool names_on
     const std::string lost =
         gap.count == 0   ? std::string("announcements of its generated code were not read") + (window == Interval{} ? "" : " for a while")
         : gap.count == 1 ? "1 announcement of its generated code is lost (number " + last + ")"
-                         : std::to_string(gap.count) + " announcements of its generated code are lost (numbers " + std::to_string(gap.first_seq) + " to " + last + ")";
+                         : std::to_string(gap.count) + " announcements of its generated code are lost (numbers " +
+                               std::to_string(gap.first_seq) + " to " + last + ")";
     image.builder.add_finding(finding_of(FindingKind::records_lost, space, window,
                                          "process " + std::to_string(pid) + ": " + lost + ": its code is suspect " +
-                                             (told != kTimeMax ? "until it announced all of it again" : window.first == kTimeMin ? "throughout" : "since then")));
+                                             (told != kTimeMax           ? "until it announced all of it again"
+                                              : window.first == kTimeMin ? "throughout"
+                                                                         : "since then")));
   }
 }
 
-void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only, CodeNames& names) {
+void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const MemoryOf& memory, const std::set<SpaceId>& names_only,
+                           CodeNames& names) {
   for (const auto& [key, count] : refused_) {
     const auto& [space, time] = refused_at_[key];
     image.builder.add_finding(finding_of(FindingKind::bad_record, space, {time, kTimeMax},
@@ -534,11 +555,13 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     OpenWindows changing;
     for (size_t i = 0; i < changes.size(); ++i) changing.add(changes[i].time, i);
     State begin = start == inherited.end() ? State{LiveCode(functions), ChangedFiles(functions)} : start->second.first;
-    Space code(image, mappings, {space, process.pid, known, forked, &forks, any_remapped_}, memory(space), std::move(process.remapped), std::move(begin), names);
+    Space code(image, mappings, {space, process.pid, known, forked, &forks, any_remapped_}, memory(space), std::move(process.remapped),
+               std::move(begin), names);
     auto child = children.lower_bound({space, kTimeMin});
     const auto fork_until = [&, parent = space](TimeNs time) {
       for (; child != children.end() && child->first.first == parent && child->first.second < time; ++child)
-        inherited.insert_or_assign(child->second, std::pair(code.fork(child->second, child->first.second, changing, changes), child->first.second));
+        inherited.insert_or_assign(child->second,
+                                   std::pair(code.fork(child->second, child->first.second, changing, changes), child->first.second));
     };
     for (const Change& change : changes) {
       check_interrupt();
@@ -550,8 +573,9 @@ void AnnouncedCode::add_to(ImageBuild& image, const Timeline& mappings, const Me
     inherited.erase(space);
   }
   if (functions.too_many_copies())
-    image.builder.add_finding(finding_of(FindingKind::bad_record, kNoSpace, {kTimeMin, kTimeMax},
-                                         "announced code was patched, and moved or inherited, too often: the bytes of some that was moved then are not known"));
+    image.builder.add_finding(
+        finding_of(FindingKind::bad_record, kNoSpace, {kTimeMin, kTimeMax},
+                   "announced code was patched, and moved or inherited, too often: the bytes of some that was moved then are not known"));
   joiners_.clear();
 }
 

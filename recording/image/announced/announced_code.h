@@ -11,10 +11,10 @@
 
 #include "perfio/announce/announcement.h"
 #include "recording/image/announced/changed_files.h"
+#include "recording/image/fresh_memory.h"
 #include "recording/image/image_build.h"
 #include "recording/image/names/address_ranges.h"
 #include "recording/image/names/code_names.h"
-#include "recording/image/fresh_memory.h"
 
 namespace ptd {
 
@@ -46,15 +46,16 @@ class AnnouncedCode {
  private:
   /// Announcements of one space, from the begin of each to its end.
   struct Change {
-    Announcement what;                  ///< the end; of a begin without an end, the begin
-    std::vector<std::byte> old_bytes;   ///< given at the begin
-    Interval time;                      ///< in which either content may run
-    bool open = false;                  ///< no end is there
-    TimeNs known_since;                 ///< of relisted code: it did not change since then; of an open one: what the range holds is known again
-    TimeNs lost_until = kTimeMin;       ///< the end of the last gap before it; kTimeMin: there was none
-    bool unbegun = false;               ///< a patch without a begin: when it was written is not known
-    bool contradicts = false;           ///< the begin should have been heard; of an open one: the next end there is of another name
-    bool joined_late = false;           ///< its process had announced before a reader came
+    Announcement what;                 ///< the end; of a begin without an end, the begin
+    std::vector<std::byte> old_bytes;  ///< given at the begin
+    Interval time;                     ///< in which either content may run
+    bool open = false;                 ///< no end is there
+    /// Of relisted code: it did not change since then; of an open one: what the range holds is known again.
+    TimeNs known_since;
+    TimeNs lost_until = kTimeMin;  ///< the end of the last gap before it; kTimeMin: there was none
+    bool unbegun = false;          ///< a patch without a begin: when it was written is not known
+    bool contradicts = false;      ///< the begin should have been heard; of an open one: the next end there is of another name
+    bool joined_late = false;      ///< its process had announced before a reader came
   };
   using Children = std::multimap<std::pair<SpaceId, TimeNs>, SpaceId>;  ///< by the space that forked, and when
   struct Process {

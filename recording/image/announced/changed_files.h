@@ -9,8 +9,8 @@
 
 namespace ptd {
 
-/// A file's code is reported to be mapped where it was before: its protection changed, or the file was mapped anew. The first keeps what was written to
-/// it, and no record tells them apart.
+/// A file's code is reported to be mapped where it was before: its protection changed, or the file was mapped anew. The first keeps what
+/// was written to it, and no record tells them apart.
 struct Remapped {
   TimeNs when;
   uint64_t address = 0, size_bytes = 0;
@@ -28,8 +28,8 @@ class ChangedFiles {
     all_.set(address, left);
     certain_.set(address, std::move(left));
   }
-  /// Calls doubt(address, size, left, skip) for what each change left that ended before: `size` bytes of `left`, after the first `skip`. What is doubted
-  /// stays so, and a later range has it only if it becomes writable.
+  /// Calls doubt(address, size, left, skip) for what each change left that ended before: `size` bytes of `left`, after the first `skip`.
+  /// What is doubted stays so, and a later range has it only if it becomes writable.
   template <typename Doubt>
   void remap(const Remapped& range, const Doubt& doubt) {
     const LiveCode& code = range.now_writable ? all_ : certain_;

@@ -27,12 +27,12 @@ void CodeNames::add_mappings(const std::vector<UserMapping>& mappings, const For
       return at != places.end() && at->second.overlap(mapping.ip.value, mapping.size_bytes);
     };
     if (!has_code(mapping.space) && forks.find_above(mapping.space, has_code) == kNoSpace) continue;
-    codes_.push_back({{mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}}, mapping.from, NamedPlace::code, true});
+    codes_.push_back(
+        {{mapping.space, mapping.ip, mapping.size_bytes, {mapping.from, kTimeMax}, {}, {}}, mapping.from, NamedPlace::code, true});
   }
 }
 
-std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, const ForkedSpaces& forks,
-                                    Rules rules) {
+std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, Rules rules) {
   add_mappings(mappings, forks, rules.memory_ends);
   std::stable_sort(codes_.begin(), codes_.end(),
                    [](const Code& a, const Code& b) { return std::tuple(a.order, !a.mapping) < std::tuple(b.order, !b.mapping); });

@@ -13,7 +13,8 @@ class ForkedSpaces {
   static constexpr int kMostGenerations = 64;  ///< that are followed
 
   void add(SpaceId parent, SpaceId child) { parents_[child] = parent; }
-  /// Calls is_wanted(space) for the spaces that `space` was forked from, the nearest first. Returns the first one for which it is true, else kNoSpace.
+  /// Calls is_wanted(space) for the spaces that `space` was forked from, the nearest first. Returns the first one for which it is true,
+  /// else kNoSpace.
   template <typename IsWanted>
   [[nodiscard]] SpaceId find_above(SpaceId space, const IsWanted& is_wanted) const {
     for (int i = 0; i < kMostGenerations; ++i) {

@@ -35,8 +35,8 @@ class EmptyPlaces {
       if (place.last > last) at = places_.insert_or_assign(last + 1, place).first;
     }
   }
-  /// Returns since when nothing could be decoded in the range; kTimeMax if that is not so of all of it. `may_be_code(first, size)`: of a part of it that
-  /// was never added, or was removed.
+  /// Returns since when nothing could be decoded in the range; kTimeMax if that is not so of all of it. `may_be_code(first, size)`: of a
+  /// part of it that was never added, or was removed.
   template <typename MayBeCode>
   [[nodiscard]] TimeNs empty_since(uint64_t first, uint64_t last, const MayBeCode& may_be_code) const {
     TimeNs since = kTimeMin;
@@ -67,8 +67,8 @@ class EmptyPlaces {
 };
 
 /// At one moment, the range with the highest start is the latest code at an address, as Symbolizer::find() searches. Code that replaces the
-/// middle of other code therefore covers it, also without a name, and the rest keeps its name and its start. Of code whose start is replaced,
-/// the rest keeps the name and begins after the new code.
+/// middle of other code therefore covers it, also without a name, and the rest keeps its name and its start. Of code whose start is
+/// replaced, the rest keeps the name and begins after the new code.
 ///
 ///   before  | f                          |      | f             |
 ///   new          | g    |                  | g      |
@@ -81,10 +81,11 @@ class LiveNames {
   /// compiler logged the code.
   explicit LiveNames(bool early = false) : early_(early) {}
 
-  /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. Must be called in the order in which code
-  /// replaces other code. `inherits`: the space may have names of its parent's in the same place.
+  /// Adds code that is live from range.live.first on. Its name may be empty: code without a name, or none. Must be called in the order in
+  /// which code replaces other code. `inherits`: the space may have names of its parent's in the same place.
   ///
-  /// A call may be dated earlier than the announcement of its code. So where nothing could be decoded before, a name counts from when that began.
+  /// A call may be dated earlier than the announcement of its code. So where nothing could be decoded before, a name counts from when that
+  /// began.
   void add(NamedRange range, bool inherits = false, NamedPlace place = NamedPlace::code) {
     Space& space = spaces_[range.space.value];
     const uint64_t first = range.ip.value, last = last_of(range);
@@ -129,7 +130,7 @@ class LiveNames {
   using Open = std::map<uint64_t, size_t>;  // start -> index in names_
   struct Space {
     Open open;
-    AddressRanges ever;    ///< where code was at some time
+    AddressRanges ever;  ///< where code was at some time
     EmptyPlaces empty;
     AddressRanges nested;  ///< open ranges with others within them, or more
   };

@@ -1,5 +1,5 @@
-// Segments of written traces that are swapped, doubled, reversed, or of a ring that was not unrolled. The undamaged trace says what the right order is, what ran,
-// and when.
+// Segments of written traces that are swapped, doubled, reversed, or of a ring that was not unrolled. The undamaged trace says what the
+// right order is, what ran, and when.
 #include "decoder/arm/packet/segment_order.h"
 
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ std::vector<size_t> in_order() {
 }
 
 struct Unit {
-  bool whole = true;      ///< writes all bytes of a timestamp, not only those that changed
-  bool early = false;     ///< the first timestamp of a segment comes before its address
+  bool whole = true;        ///< writes all bytes of a timestamp, not only those that changed
+  bool early = false;       ///< the first timestamp of a segment comes before its address
   size_t stamps = kStamps;  ///< in a segment
   std::function<uint64_t(size_t segment)> offset = [](size_t) { return 0; };  ///< of its clock
 };
@@ -94,7 +94,8 @@ Trace restored(const Trace& trace, arm::SegmentOrder& order) {
   if (order.pieces.empty()) return trace;
   Trace out;
   for (const arm::TracePiece& piece : order.pieces)
-    out.insert(out.end(), trace.begin() + static_cast<std::ptrdiff_t>(piece.first), trace.begin() + static_cast<std::ptrdiff_t>(piece.last));
+    out.insert(out.end(), trace.begin() + static_cast<std::ptrdiff_t>(piece.first),
+               trace.begin() + static_cast<std::ptrdiff_t>(piece.last));
   return out;
 }
 
@@ -146,8 +147,8 @@ TEST(ArmSegmentOrder, IsThatOfTheTimestamps) {
   }
 }
 
-// A byte that is wrong in the first timestamp is in the others of its segment, too, if these have the bytes that changed: a segment may be taken for one
-// with such a byte. No order is a wrong one.
+// A byte that is wrong in the first timestamp is in the others of its segment, too, if these have the bytes that changed: a segment may be
+// taken for one with such a byte. No order is a wrong one.
 TEST(ArmSegmentOrder, OfTimestampsWithTheBytesThatChanged) {
   size_t right = 0, all = 0;
   for (unsigned seed = 1; seed < 6; ++seed) {
@@ -243,9 +244,10 @@ struct Read {
 Read read(const Trace& trace) {
   const Folder folder;
   folder.text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n[trace]\nmetadata=trace.ini\n");
-  folder.text("trace.ini",
-              "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n[core_trace_sources]\ncpu_0=ETM_0\n"
-              "[source_buffers]\nETM_0=ETB\n");
+  folder.text(
+      "trace.ini",
+      "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n[core_trace_sources]\ncpu_0=ETM_0\n"
+      "[source_buffers]\nETM_0=ETB\n");
   folder.text("etm.ini",
               "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x801\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\n"
               "TRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
@@ -286,7 +288,9 @@ TEST(ArmSegmentOrder, OfASnapshot) {
     const Read found = read(segments.joined(damage.order));
     if (is_rotation(damage)) {
       EXPECT_EQ(found.lost, 0U) << damage.what;
-      const auto is_told = [](const std::string& what) { return what.find("the clock was set back, or the trace is of a ring") != std::string::npos; };
+      const auto is_told = [](const std::string& what) {
+        return what.find("the clock was set back, or the trace is of a ring") != std::string::npos;
+      };
       EXPECT_EQ(std::ranges::count_if(found.order, is_told), 1) << damage.what;
       continue;
     }

@@ -115,8 +115,29 @@ class ProgramSnapshot : public Folder {
          "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\n"
          "TRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
     text("cpu.ini", "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n" + dumps);
-    bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04,  // A-Sync, info, on
-                        0x82, first >> 2 & 0x7f, first >> 9 & 0x7f, first >> 16 & 0xff, 0x00, 0x31, 0xf7});
+    bytes("trace.bin", {0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0,
+                        0x80,
+                        0x01,
+                        0x01,
+                        0x00,
+                        0x04,  // A-Sync, info, on
+                        0x82,
+                        first >> 2 & 0x7f,
+                        first >> 9 & 0x7f,
+                        first >> 16 & 0xff,
+                        0x00,
+                        0x31,
+                        0xf7});
   }
   [[nodiscard]] Result<std::unique_ptr<Recording>> open(const std::vector<RawImage>& images = {}) const {
     OpenOptions options;
@@ -143,14 +164,17 @@ TEST(SnapshotPrograms, ADumpThatIsAProgramIsReadWhereItSays) {
 
 // Code may run elsewhere than it is linked for. What the snapshot says of its memory counts before what such a file is as memory.
 TEST(SnapshotPrograms, AProgramAtAnotherAddressIsMemoryToo) {
-  for (const char* const dump : {"[dump1]\nfile=program.elf\naddress=0x13f00\n", "[dump1]\nfile=program.elf\naddress=0x14000\noffset=0x100\nlength=12\n"}) {
+  for (const char* const dump :
+       {"[dump1]\nfile=program.elf\naddress=0x13f00\n", "[dump1]\nfile=program.elf\naddress=0x14000\noffset=0x100\nlength=12\n"}) {
     const ProgramSnapshot snapshot(dump, 0x14000);
     snapshot.text("program.elf", aarch64_program());
     const auto recording = snapshot.open();
     ASSERT_TRUE(recording.ok()) << recording.error().message;
     EXPECT_EQ(flow_difference(**recording, {{0x14000, 0x1400c, 3, true}}), "") << dump;
   }
-  const ProgramSnapshot snapshot("[dump1]\nfile=program.elf\naddress=0x13f00\n[dump2]\nfile=memory.bin\naddress=0x14000\n[dump3]\nfile=program.elf\naddress=0x13f00\n", 0x14000);
+  const ProgramSnapshot snapshot(
+      "[dump1]\nfile=program.elf\naddress=0x13f00\n[dump2]\nfile=memory.bin\naddress=0x14000\n[dump3]\nfile=program.elf\naddress=0x13f00\n",
+      0x14000);
   snapshot.text("program.elf", aarch64_program());
   snapshot.words("memory.bin", {kNopCode, kBranchToSelf});
   const auto recording = snapshot.open();
@@ -173,7 +197,8 @@ TEST(SnapshotPrograms, MemoryThatBeginsWithAProgramIsMemory) {
 }
 
 TEST(SnapshotPrograms, ASegmentAtItsAddressIsMemory) {
-  for (const char* const dump : {"[dump1]\nfile=program.elf\naddress=0x4000\noffset=0x100\nlength=12\n", "[dump1]\nfile=program.elf\naddress=0x3f00\n"}) {
+  for (const char* const dump :
+       {"[dump1]\nfile=program.elf\naddress=0x4000\noffset=0x100\nlength=12\n", "[dump1]\nfile=program.elf\naddress=0x3f00\n"}) {
     const ProgramSnapshot snapshot(dump);
     snapshot.text("program.elf", aarch64_program());
     const auto recording = snapshot.open();
@@ -211,7 +236,8 @@ TEST(SnapshotPrograms, DumpsCountBeforeTheUsersFiles) {
 TEST(SnapshotPrograms, ADumpsNamesAreThoseOfAnEqualProgram) {
   const ProgramSnapshot snapshot("[dump1]\nfile=memory.bin\naddress=0x4000\n");
   const std::vector<uint32_t> code = {kNopCode, kNopCode, kBranchToSelf};
-  snapshot.text("program.elf", elf_program<ElfTypes64>(EM_AARCH64, ET_EXEC, code, {{"first", 0x4000, 8, true}, {"second", 0x4008, 4, true}}));
+  snapshot.text("program.elf",
+                elf_program<ElfTypes64>(EM_AARCH64, ET_EXEC, code, {{"first", 0x4000, 8, true}, {"second", 0x4008, 4, true}}));
   const auto name_of = [&](const std::vector<RawImage>& images) {
     const auto recording = snapshot.open(images);
     EXPECT_EQ(flow_difference(**recording, kFlow), "");
@@ -232,8 +258,13 @@ TEST(SnapshotPrograms, ADumpsNamesAreThoseOfAnEqualProgram) {
 TEST(SnapshotPrograms, NamesOfThumbCode) {
   const ProgramSnapshot snapshot("");
   snapshot.text("program.elf", elf_program<ElfTypes32>(EM_ARM, ET_EXEC, {0xbf00bf00, 0xe7fcbf00, 0xbf00bf00},
-                                                       {{"$t", 0x4000, 0, false}, {"first", 0x4001, 4, true}, {"$t.1", 0x4004, 0, false},
-                                                        {"second", 0x4005, 4, true}, {"$d.2", 0x4008, 0, false}, {"$data", 0x4008, 0, false}, {"constant", 0x4009, 0, false, SHN_ABS}}));
+                                                       {{"$t", 0x4000, 0, false},
+                                                        {"first", 0x4001, 4, true},
+                                                        {"$t.1", 0x4004, 0, false},
+                                                        {"second", 0x4005, 4, true},
+                                                        {"$d.2", 0x4008, 0, false},
+                                                        {"$data", 0x4008, 0, false},
+                                                        {"constant", 0x4009, 0, false, SHN_ABS}}));
   const auto recording = snapshot.open({{snapshot.path() + "/program.elf", 0, 0, {}}});
   ASSERT_TRUE(recording.ok()) << recording.error().message;
   const SpaceId space = (*recording)->decoder_options().default_space;

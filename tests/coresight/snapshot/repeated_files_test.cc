@@ -22,7 +22,9 @@ class RepeatedFiles : public testing::Test {
     };
     trace_unit("etm.ini", "ETM_0");
     trace_unit("other.ini", unit);
-    folder_.text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=other.ini\n[trace]\nmetadata=trace.ini\n");
+    folder_.text(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=other.ini\n[trace]\nmetadata=trace.ini\n");
     folder_.text("cpu.ini", "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n");
     folder_.text("trace.ini", buffers);
     folder_.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
@@ -38,7 +40,8 @@ class RepeatedFiles : public testing::Test {
 TEST_F(RepeatedFiles, ATraceUnderManyPathsIsReadAFewTimes) {
   std::string paths = "trace.bin", before;
   for (int i = 0; i < 100; ++i) paths += "," + (before += "./") + "trace.bin";
-  const auto recording = open("ETM_1", "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=" + paths + "\nformat=source_data\n[source_buffers]\nETM_0=ETB\n");
+  const auto recording =
+      open("ETM_1", "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=" + paths + "\nformat=source_data\n[source_buffers]\nETM_0=ETB\n");
   ASSERT_TRUE(recording);
   EXPECT_EQ(recording->streams().at(0).size_bytes, 16U * 16);
   EXPECT_THAT(recording->warnings(), ElementsAre(HasSubstr("named more than 16 times")));
@@ -49,10 +52,13 @@ TEST_F(RepeatedFiles, ALongNameIsReportedOnce) {
   const std::string unit(10000, 'u');
   std::string uses = "=ETB";
   for (int i = 0; i < 100; ++i) uses += ",ETB";
-  const auto recording = open(unit, "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=source_data\n[source_buffers]\nETM_0=ETB\n" + unit + uses + "\n");
+  const auto recording =
+      open(unit, "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=source_data\n[source_buffers]\nETM_0=ETB\n" + unit +
+                     uses + "\n");
   ASSERT_TRUE(recording);
   EXPECT_EQ(recording->streams().size(), 1U);
-  EXPECT_THAT(recording->warnings(), ElementsAre(HasSubstr("more than 4096 bytes; the device is ignored"), HasSubstr("is not a readable device")));
+  EXPECT_THAT(recording->warnings(),
+              ElementsAre(HasSubstr("more than 4096 bytes; the device is ignored"), HasSubstr("is not a readable device")));
 }
 
 }  // namespace

@@ -147,8 +147,8 @@ TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1008, 0x1010, 2, true}}, flow(*recording)), "");
 }
 
-// Dumps of one space with different bytes for an address: a finding with the first such address. Dumps with equal bytes, and those of different
-// spaces, are none.
+// Dumps of one space with different bytes for an address: a finding with the first such address. Dumps with equal bytes, and those of
+// different spaces, are none.
 TEST(SnapshotSpaces, DumpsThatContradictEachOther) {
   struct Row {
     std::string dumps;
@@ -182,7 +182,8 @@ TEST(SnapshotSpaces, DumpsThatContradictEachOther) {
     std::vector<std::pair<uint64_t, std::string>> told;
     for (const Finding& finding : recording->findings()) {
       if (finding.kind != FindingKind::section_overlap) continue;
-      std::string files = finding.what.substr(0, finding.what.find(" contain different bytes for the same addresses; the first one is used"));
+      std::string files =
+          finding.what.substr(0, finding.what.find(" contain different bytes for the same addresses; the first one is used"));
       const std::string folder = snapshot.path() + "/";
       for (size_t at = files.find(folder); at != std::string::npos; at = files.find(folder)) files.erase(at, folder.size());
       told.emplace_back(finding.ip.value, files);
@@ -252,7 +253,8 @@ TEST(SnapshotDevices, ARegisterThatIsNoNumberIsTold) {
     snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
     snapshot.text("trace.bin", std::string(kShortTrace.begin(), kShortTrace.end()));
-    snapshot.text("etm.ini", "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR(0x004)=" + value + "\nTRCTRACEIDR=0x10\nTRCIDR9=x\n");
+    snapshot.text("etm.ini", "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR(0x004)=" + value +
+                                 "\nTRCTRACEIDR=0x10\nTRCIDR9=x\n");
     const auto recording = snapshot.open();
     ASSERT_TRUE(recording) << value;
     EXPECT_EQ(count_of(*recording, "/etm.ini: TRCCONFIGR=" + value + " is no number of 32 bits"), value == "0x1" ? 0U : 1U) << value;
@@ -395,8 +397,8 @@ TEST(SnapshotFrames, BytesMissingFromATracePortAreAGap) {
   }
 }
 
-// [linux] coresight_barrier_pkt: trace was lost before it. Trace after it that does not begin with an A-Sync lacks its begin; at the begin of the
-// buffer, it is what is left in a ring.
+// [linux] coresight_barrier_pkt: trace was lost before it. Trace after it that does not begin with an A-Sync lacks its begin; at the begin
+// of the buffer, it is what is left in a ring.
 TEST(SnapshotFrames, ABarrierWithoutAnAsyncAfterItIsAGap) {
   constexpr size_t kFrame = 16, kCut = 3;
   const std::vector<uint8_t> cut(kShortTrace.begin() + kCut, kShortTrace.end());
@@ -423,7 +425,8 @@ TEST(SnapshotFrames, ABarrierWithoutAnAsyncAfterItIsAGap) {
   }
 }
 
-/// Bytes that are no trace of the unit whose id they have: its description is that of another one, or its synchronisation packets are damaged.
+/// Bytes that are no trace of the unit whose id they have: its description is that of another one, or its synchronisation packets are
+/// damaged.
 TEST(SnapshotSources, BytesWithoutSynchronisationAreLost) {
   std::vector<uint8_t> other;
   for (unsigned i = 0; i < 500; ++i) other.push_back(static_cast<uint8_t>((i * 37 + 11) % 251 + 1));
@@ -434,8 +437,9 @@ TEST(SnapshotSources, BytesWithoutSynchronisationAreLost) {
     const std::vector<uint8_t>& trace;
     size_t gaps, findings;
   };
-  const Row rows[] = {{"ETM4", "TRCTRACEIDR=0x10\n", other, 0, 1},  {"ETM3.5", "ETMTRACEIDR=0x10\n", other, 1, 0}, {"PTM1.1", "ETMTRACEIDR=0x10\n", other, 1, 0},
-                      {"ITM", "ITM_TCR=0x100000\n", other, 1, 0},   {"STM", "STMTCSR=0x100000\n", other, 1, 0},   {"ITM", "ITM_TCR=0x100000\n", itm, 0, 0},
+  const Row rows[] = {{"ETM4", "TRCTRACEIDR=0x10\n", other, 0, 1},   {"ETM3.5", "ETMTRACEIDR=0x10\n", other, 1, 0},
+                      {"PTM1.1", "ETMTRACEIDR=0x10\n", other, 1, 0}, {"ITM", "ITM_TCR=0x100000\n", other, 1, 0},
+                      {"STM", "STMTCSR=0x100000\n", other, 1, 0},    {"ITM", "ITM_TCR=0x100000\n", itm, 0, 0},
                       {"ITM", "ITM_TCR=0x100000\n", bad_itm, 1, 0}};
   for (const Row& row : rows) {
     const Snapshot snapshot;
@@ -464,20 +468,23 @@ TEST(SnapshotSources, IdsThatAreSharedOrNotDescribedAreFindings) {
     std::vector<std::string> want;
   };
   const std::vector<uint8_t> no_sync = {0x04, 0x82, 0, 0, 0, 0, 0x81};
-  const Row rows[] = {{"two units", 0x11, kShortTrace, {}},
-                      {"one id", 0x10, kShortTrace, {"the sources ETM_0 and ETM_1 have one trace id, 16", "no source with their trace id, 17"}},
-                      {"no description", 0x12, kShortTrace, {"no source with their trace id, 17"}},
-                      {"bytes without synchronisation", 0x12, no_sync, {}}};
+  const Row rows[] = {
+      {"two units", 0x11, kShortTrace, {}},
+      {"one id", 0x10, kShortTrace, {"the sources ETM_0 and ETM_1 have one trace id, 16", "no source with their trace id, 17"}},
+      {"no description", 0x12, kShortTrace, {"no source with their trace id, 17"}},
+      {"bytes without synchronisation", 0x12, no_sync, {}}};
   for (const Row& row : rows) {
     const Snapshot snapshot;
     snapshot.words("code.bin", {kNopCode, kBranchToSelf});
     snapshot.frame(kOneDump);
-    snapshot.text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=etm1.ini\n[trace]\nmetadata=trace.ini\n");
+    snapshot.text(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\ndevice2=etm1.ini\n[trace]\nmetadata=trace.ini\n");
     snapshot.text("trace.ini",
                   "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=coresight\n"
                   "[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\nETM_1=ETB\n");
-    snapshot.text("etm1.ini", "[device]\nname=ETM_1\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=" + std::to_string(row.second_id) +
-                                  "\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
+    snapshot.text("etm1.ini", "[device]\nname=ETM_1\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=" +
+                                  std::to_string(row.second_id) + "\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
     const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}, {0x11, row.second_trace}}, [] { return false; });
     snapshot.text("trace.bin", {frames.begin(), frames.end()});
     const auto recording = snapshot.open();

@@ -30,7 +30,8 @@ std::vector<Capture> captures() {
       std::string suffix;
       if (folder.starts_with("capture")) suffix = "-" + folder;
       if (folder.starts_with("snapshot-")) suffix = folder.substr(8);
-      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix, ""});
+      list.push_back(
+          {entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix, ""});
     }
   }
   std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.name < b.name; });

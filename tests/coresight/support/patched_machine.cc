@@ -344,8 +344,9 @@ std::string describe(const ArmPatchedOptions& options) {
   return "seed " + std::to_string(options.seed) + ", " + std::to_string(options.steps) + " steps, " + std::to_string(options.patches) +
          (options.dated ? " dated" : " undated") + " patches" + each(", a timestamp in ", options.timestamp_every) +
          each(", an exception in ", options.exception_every) + each(", speculation ", options.speculation) +
-         (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") + (options.cycles ? ", cycles" : "") +
-         (options.exact_only ? ", atom by atom" : "") + each(", most flows ", options.max_flows) + ", batches of " + std::to_string(options.batch_blocks);
+         (options.time_known ? "" : ", no time of the trace") + (options.return_stack ? ", return stack" : "") +
+         (options.cycles ? ", cycles" : "") + (options.exact_only ? ", atom by atom" : "") + each(", most flows ", options.max_flows) +
+         ", batches of " + std::to_string(options.batch_blocks);
 }
 
 ArmPatchedRun run_arm_patched(const ArmPatchedOptions& options) {

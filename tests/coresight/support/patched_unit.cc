@@ -136,7 +136,8 @@ class Legacy final : public PatchedUnit {
     if (executed_ != 0) put({0x80U | executed_ << 2});
     executed_ = 0;
   }
-  // [ETMv3] "P-header encodings in cycle-accurate mode": 1N0EEE00 (each after a cycle), 1E1WWW00 (after WWW + 1 cycles), 10010N10 (at once).
+  // [ETMv3] "P-header encodings in cycle-accurate mode": 1N0EEE00 (each after a cycle), 1E1WWW00 (after WWW + 1 cycles), 10010N10 (at
+  // once).
   void cycle_atom(bool executed) {
     if (random_.chance(20)) put({random_.chance(50) ? 0x80U : 0xa0U | random_.below(8) << 2});
     if (random_.chance(30)) return put({executed ? 0x92U : 0x96U});

@@ -24,7 +24,8 @@ TimeConversion times_are_ticks() {
 std::vector<std::byte> trace_with(const std::vector<uint8_t>& timestamps, size_t size) {
   std::vector<std::byte> bytes;
   for (const uint8_t timestamp : timestamps) {  // A-Sync, Trace Info, Timestamp, an address with a context and its id, Atoms
-    std::vector<uint8_t> raw{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x02, timestamp, 0x85, 0, 0, 1, 0, 0, 0, 0, 0, 0xb0, 7, 0, 0, 0};
+    std::vector<uint8_t> raw{0,         0,    0, 0, 0, 0, 0, 0, 0, 0, 0,    0x80, 0x01, 0x01, 0x00, 0x02,
+                             timestamp, 0x85, 0, 0, 1, 0, 0, 0, 0, 0, 0xb0, 7,    0,    0,    0};
     raw.resize(size, 0xf7);
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
   }
@@ -37,8 +38,8 @@ perfio::AuxtraceInfoRecord info_of_cpus(uint64_t clock) {
   record.type = perfio::kAuxtraceCsEtm;
   record.priv = {2, 2, 0};
   for (const uint64_t cpu : {0, 1}) {
-    for (const uint64_t word : {uint64_t{0x4040404040404040}, cpu, uint64_t{8}, kTimestamps | 0x41, cpu + 0x10, uint64_t{0x28000ea1}, uint64_t{0x4100f424},
-                                uint64_t{0x488}, uint64_t{0}, uint64_t{0}, clock})
+    for (const uint64_t word : {uint64_t{0x4040404040404040}, cpu, uint64_t{8}, kTimestamps | 0x41, cpu + 0x10, uint64_t{0x28000ea1},
+                                uint64_t{0x4100f424}, uint64_t{0x488}, uint64_t{0}, uint64_t{0}, clock})
       record.priv.push_back(word);
   }
   return record;
@@ -59,7 +60,9 @@ class EndsPerf {
     add(made, cpu);
     at += bytes.size();
   }
-  std::vector<ArmEnds::StreamTime> times(uint64_t clock) { return ends_.times(perfio::parse_etm_info(info_of_cpus(clock)), times_are_ticks()); }
+  std::vector<ArmEnds::StreamTime> times(uint64_t clock) {
+    return ends_.times(perfio::parse_etm_info(info_of_cpus(clock)), times_are_ticks());
+  }
 
  private:
   template <typename Payload>

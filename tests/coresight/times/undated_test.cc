@@ -19,7 +19,8 @@ class UndatedPerf {
  public:
   /// A-Sync, Trace Info, an address with a context and its id.
   void trace(int32_t tid, uint64_t time, uint8_t level, uint8_t id) {
-    const std::vector<uint8_t> raw{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x85, 0, 0, 1, 0, 0, 0, 0, 0, level, id, 0, 0, 0, 0xf7};
+    const std::vector<uint8_t> raw{0,    0, 0, 0, 0, 0, 0, 0, 0, 0,     0,  0x80, 0x01, 0x01, 0x00,
+                                   0x85, 0, 0, 1, 0, 0, 0, 0, 0, level, id, 0,    0,    0,    0xf7};
     auto& bytes = *payloads_.emplace_back(std::make_unique<std::vector<std::byte>>());
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
     perfio::Record aux, payload;
@@ -133,7 +134,8 @@ TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
     uint8_t level, id;
     arm::ContextNames names;
   };
-  for (const Row& row : {Row{kEl0, 0, arm::ContextNames::none}, Row{kEl1, 0, arm::ContextNames::context_id}, Row{kEl0, 7, arm::ContextNames::context_id}}) {
+  for (const Row& row :
+       {Row{kEl0, 0, arm::ContextNames::none}, Row{kEl1, 0, arm::ContextNames::context_id}, Row{kEl0, 7, arm::ContextNames::context_id}}) {
     UndatedPerf made;
     made.attach(7);
     made.trace(7, 1000, row.level, row.id);
@@ -145,8 +147,8 @@ TEST(UndatedPerf, AnIdOfZeroInUserCodeIsNoThread) {
   }
 }
 
-// Without ids, each task that leaves a cpu writes an AUX record if the event is attached to tasks. That of a whole cpu names the task that ran when the ring
-// was read. A task of another name space has no number.
+// Without ids, each task that leaves a cpu writes an AUX record if the event is attached to tasks. That of a whole cpu names the task that
+// ran when the ring was read. A task of another name space has no number.
 TEST(UndatedPerf, AuxRecordsNameThreads) {
   constexpr uint32_t kTimestamps = 0x800;
   for (const uint32_t configr : {1U, 1U | kTimestamps}) {

@@ -1,5 +1,5 @@
-// ELF files, damaged in their headers, tables and debug information, through every function that reads symbols, lines and code: no crash, no hang, no
-// memory out of proportion.
+// ELF files, damaged in their headers, tables and debug information, through every function that reads symbols, lines and code: no crash,
+// no hang, no memory out of proportion.
 #include <elf.h>
 #include <sys/resource.h>
 
@@ -33,10 +33,10 @@ struct Part {
 struct Seed {
   std::string name;
   File file;
-  std::vector<Part> parts;          ///< headers and non-empty sections, those with tables twice
-  std::vector<uint64_t> offsets;    ///< of code, for look-ups
-  std::vector<NamedRange> loaded;   ///< of a relocatable file: its functions, as if the kernel had loaded it
-  std::string program;              ///< of a separate debug file: the file that has the code
+  std::vector<Part> parts;         ///< headers and non-empty sections, those with tables twice
+  std::vector<uint64_t> offsets;   ///< of code, for look-ups
+  std::vector<NamedRange> loaded;  ///< of a relocatable file: its functions, as if the kernel had loaded it
+  std::string program;             ///< of a separate debug file: the file that has the code
 };
 
 template <typename T>
@@ -65,7 +65,8 @@ Seed read_seed(const std::string& path) {
   for (unsigned i = 1; i < header.e_shnum; ++i) {
     const auto section = get<Elf64_Shdr>(seed.file, header.e_shoff + uint64_t{i} * header.e_shentsize);
     if (section.sh_type == SHT_NOBITS || section.sh_size == 0 || section.sh_offset + section.sh_size > seed.file.size()) continue;
-    const Part part{reinterpret_cast<const char*>(seed.file.data()) + strings.sh_offset + section.sh_name, section.sh_offset, section.sh_size};
+    const Part part{reinterpret_cast<const char*>(seed.file.data()) + strings.sh_offset + section.sh_name, section.sh_offset,
+                    section.sh_size};
     const bool is_code = (section.sh_flags & SHF_EXECINSTR) != 0;
     for (uint64_t at = 0; is_code && at < part.size_bytes; at += 1 + part.size_bytes / 200) seed.offsets.push_back(part.at + at);
     seed.parts.push_back(part);
@@ -80,7 +81,12 @@ Seed read_seed(const std::string& path) {
       const auto symbol = get<Elf64_Sym>(seed.file, table.at + at);
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE) continue;
       const Ip ip{0xffffffffc0000000 + symbol.st_shndx * uint64_t{0x10000} + symbol.st_value};
-      seed.loaded.push_back({kKernelSpace, ip, symbol.st_size, {kTimeMin, kTimeMax}, reinterpret_cast<const char*>(seed.file.data()) + names->at + symbol.st_name, "m"});
+      seed.loaded.push_back({kKernelSpace,
+                             ip,
+                             symbol.st_size,
+                             {kTimeMin, kTimeMax},
+                             reinterpret_cast<const char*>(seed.file.data()) + names->at + symbol.st_name,
+                             "m"});
     }
     break;
   }
@@ -89,8 +95,8 @@ Seed read_seed(const std::string& path) {
 
 /// Values at which sizes, offsets and counts go wrong.
 uint64_t odd_value(std::mt19937_64& random, uint64_t file_bytes) {
-  static constexpr std::array<uint64_t, 14> kValues = {0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, ~uint64_t{0} >> 1,
-                                                       uint64_t{1} << 63, ~uint64_t{0}};
+  static constexpr std::array<uint64_t, 14> kValues = {
+      0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, ~uint64_t{0} >> 1, uint64_t{1} << 63, ~uint64_t{0}};
   const uint64_t choice = random() % 18;
   if (choice < kValues.size()) return kValues[choice];
   return choice < 16 ? random() % (file_bytes + 1) : ~uint64_t{0} - random() % 4096;
@@ -103,11 +109,21 @@ std::string damage(File& file, const Seed& seed, std::mt19937_64& random) {
   const uint64_t how = random() % 8;
   const uint64_t value = odd_value(random, file.size());
   switch (how) {
-    case 0: put(file, at, static_cast<uint8_t>(random())); break;
-    case 1: put(file, at, static_cast<uint8_t>(value)); break;
-    case 2: put(file, at & ~uint64_t{1}, static_cast<uint16_t>(value)); break;
-    case 3: put(file, at & ~uint64_t{3}, static_cast<uint32_t>(value)); break;
-    case 4: put(file, at & ~uint64_t{7}, value); break;
+    case 0:
+      put(file, at, static_cast<uint8_t>(random()));
+      break;
+    case 1:
+      put(file, at, static_cast<uint8_t>(value));
+      break;
+    case 2:
+      put(file, at & ~uint64_t{1}, static_cast<uint16_t>(value));
+      break;
+    case 3:
+      put(file, at & ~uint64_t{3}, static_cast<uint32_t>(value));
+      break;
+    case 4:
+      put(file, at & ~uint64_t{7}, value);
+      break;
     case 5: {  // a LEB128 number that is large or does not end, a string without an end
       const std::byte fill = random() % 2 == 0 ? std::byte{0xff} : std::byte{0x80};
       std::fill_n(file.begin() + static_cast<std::ptrdiff_t>(at), std::min<uint64_t>(left, 1 + random() % 24), fill);
@@ -213,8 +229,8 @@ int run(int count, char** words) {
       const Found found = read_all(folder, "file", seed);
       guard.end(findings);
       if (n != 0) continue;
-      std::printf("%s, undamaged: %zu names, %zu extents, %zu source lines, %zu statements\n", seed.name.c_str(), found.names, found.extents, found.frames,
-                  found.statements);
+      std::printf("%s, undamaged: %zu names, %zu extents, %zu source lines, %zu statements\n", seed.name.c_str(), found.names,
+                  found.extents, found.frames, found.statements);
       if (found.names + found.extents + found.frames == 0) findings.push_back(seed.name + ": nothing is found in the undamaged file");
     }
   }

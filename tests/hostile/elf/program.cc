@@ -1,4 +1,5 @@
-// A program with what compilers put into ELF and DWARF: inlined functions, exceptions, templates, local functions, ranges of addresses, long names.
+// A program with what compilers put into ELF and DWARF: inlined functions, exceptions, templates, local functions, ranges of addresses,
+// long names.
 #include <cstdio>
 #include <cstdlib>
 #include <map>

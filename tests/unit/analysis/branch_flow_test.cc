@@ -53,7 +53,8 @@ TEST(BranchFlow, TheLastBranchOfATimeHasItsTarget) {
     const Interval time{before, TimeNs{segment.time.first.value - 1}};
     size_t items_past = 0;
     const Branches part = branches_of(**recording, stream, time, segment.stream_offset_bytes, items_past);
-    const auto last = std::find_if(whole.begin(), whole.end(), [&](const auto& branch) { return std::get<0>(branch) >= segment.stream_offset_bytes; });
+    const auto last =
+        std::find_if(whole.begin(), whole.end(), [&](const auto& branch) { return std::get<0>(branch) >= segment.stream_offset_bytes; });
     ASSERT_FALSE(part.empty());
     ASSERT_GE(static_cast<size_t>(last - whole.begin()), part.size());
     // The first one is where the walk starts.

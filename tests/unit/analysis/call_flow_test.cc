@@ -66,8 +66,9 @@ std::string text(const FlowStep& step, const FunctionTable& functions) {
   line += "/" + name(step.function) + "/" + name(step.from);
   const auto thread = {step.pid, step.tid, step.cpu};
   for (const int32_t number : thread) line += " " + std::to_string(number);
-  const auto numbers = {uint64_t{step.space.value}, uint64_t{step.instructions}, step.cycles,      step.to.value, step.return_to.value,
-                        step.time.value,            step.floor.value,            uint64_t(step.gap)};
+  const auto numbers = {
+      uint64_t{step.space.value}, uint64_t{step.instructions}, step.cycles, step.to.value, step.return_to.value, step.time.value,
+      step.floor.value,           uint64_t(step.gap)};
   for (const uint64_t number : numbers) line += " " + std::to_string(number);
   return line;
 }

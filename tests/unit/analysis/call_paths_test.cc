@@ -132,14 +132,16 @@ TEST(CallPaths, ACallWhoseStartWasSeenBeginsAtTheRoot) {
 TEST(CallPaths, TheReturnIsToTheInnermostFunctionThatWasOpen) {
   Calls calls;
   calls.root('d');
-  calls.leave(0), calls.root('a'), calls.root('b', 1), calls.enter('c', 2, FrameKind::inlined, kCallNoStart);  // CallTree takes up calls from before a gap
+  // CallTree takes up calls from before a gap.
+  calls.leave(0), calls.root('a'), calls.root('b', 1), calls.enter('c', 2, FrameKind::inlined, kCallNoStart);
   calls.enter('e', 3), calls.leave(3);
   calls.leave(2), calls.enter('f', 2, FrameKind::inlined, kCallMiddle), calls.leave(2);
   calls.leave(1, kCallCut), calls.leave(0, kCallCut);
   EXPECT_EQ(calls.text(), "a 1, ab 1, abc 1, abcd 1, abce 1, abf 1");
   Calls later;
   later.root('d');
-  later.leave(0), later.root('a'), later.enter('c', 1, FrameKind::inlined, kCallMiddle), later.leave(1), later.leave(0);  // the flow came to c afterwards
+  // The flow came to c afterwards.
+  later.leave(0), later.root('a'), later.enter('c', 1, FrameKind::inlined, kCallMiddle), later.leave(1), later.leave(0);
   EXPECT_EQ(later.text(), "a 1, ac 1, ad 1");
 }
 
@@ -158,7 +160,8 @@ TEST(CallPaths, ALongReturnIsBounded) {
   for (int i = 0; i < 100'000; ++i) calls.root('r'), calls.leave(0);
   const auto [paths, numbers] = calls.open().paths().settled();
   EXPECT_EQ(paths.size(), CallPaths::kMostDepth + 1);
-  EXPECT_EQ(std::max_element(paths.begin(), paths.end(), [](const auto& a, const auto& b) { return a.depth < b.depth; })->depth, CallPaths::kMostDepth);
+  EXPECT_EQ(std::max_element(paths.begin(), paths.end(), [](const auto& a, const auto& b) { return a.depth < b.depth; })->depth,
+            CallPaths::kMostDepth);
 }
 
 TEST(CallPaths, ManyThreadsShareTheirPaths) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <random>
 #include <string>
 
@@ -145,7 +144,8 @@ TEST(CallTree, AWindowOfACpuEndsTheCallsOfThreadsThatItMayHaveRun) {
   on(9, 0, {.kind = FlowKind::begin, .flags = kFlowNamed, .function = kHandler, .to = Ip{0x4000}});
   on(9, 0, {.kind = FlowKind::pause, .flags = kFlowWindow});
   on(9, 0, {.kind = FlowKind::begin, .flags = kFlowNamed, .function = kThunk, .to = Ip{0x5000}});
-  on(8, 1, {.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kF, .to = Ip{0x2000}, .return_to = Ip{0x3010}});  // it ran meanwhile
+  // It ran meanwhile.
+  on(8, 1, {.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kF, .to = Ip{0x2000}, .return_to = Ip{0x3010}});
   story.add({.kind = FlowKind::switch_in});
   story.begin(0x2020, kF);
   EXPECT_EQ(story.end(), "main(f(off ?g(?handler(off )x LOST on ?thunk(f()x )x LOST on ?f()x )x )x )x ");
@@ -170,7 +170,8 @@ TEST(CallTree, ARetpolineIsAJump) {
 TEST(CallTree, ARetpolineInItsOwnFunctionLeavesThatOpen) {
   Story story;
   story.call(kF, 0x1010);
-  story.add({.kind = FlowKind::call, .flags = kFlowNamed, .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x2020}});  // gcc -mindirect-branch=thunk-inline
+  // Gcc -mindirect-branch=thunk-inline.
+  story.add({.kind = FlowKind::call, .flags = kFlowNamed, .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x2020}});
   story.ret(0x3000, kG, kFlowEntry | kFlowNamed);
   story.ret(0x2020, kF);
   story.ret(0x1010);
@@ -190,7 +191,11 @@ TEST(CallTree, ARetpolineMayCallItsOwnFunction) {
 TEST(CallTree, ACallIntoTheMiddleIsNoCallOfTheFunction) {
   for (const uint8_t uncertain : {uint8_t{0}, kFlowUncertain}) {  // on both paths of the tree
     Story story;
-    story.add({.kind = FlowKind::call, .flags = static_cast<uint8_t>(kFlowNamed | uncertain), .function = kF, .to = Ip{0x2004}, .return_to = Ip{0x1010}});
+    story.add({.kind = FlowKind::call,
+               .flags = static_cast<uint8_t>(kFlowNamed | uncertain),
+               .function = kF,
+               .to = Ip{0x2004},
+               .return_to = Ip{0x1010}});
     story.ret(0x1010);
     EXPECT_EQ(story.end(), "main(~f() )x ") << int{uncertain};
   }
@@ -270,7 +275,8 @@ TEST(CallTree, AReturnFromACallOlderThanTheFlowMayGoToAFunctionsStart) {
     story.call(kThunk, 0x5010);
     story.ret(0x5010, kF);
     story.ret(0x6000, kG, static_cast<uint8_t>(kFlowEntry | kFlowNamed | (after_call ? kFlowAfterCall : 0)));
-    EXPECT_EQ(story.end(), after_call ? "main() ?f(thunk() ) ?g()x " : "main() ?f(thunk() ) =g()x ") << "otherwise the RET serves as a jump, as at ret_from_fork";
+    EXPECT_EQ(story.end(), after_call ? "main() ?f(thunk() ) ?g()x " : "main() ?f(thunk() ) =g()x ")
+        << "otherwise the RET serves as a jump, as at ret_from_fork";
   }
 }
 
@@ -352,7 +358,10 @@ TEST(CallTree, AHandlerMayReturnElsewhere) {
 TEST(CallTree, ASignalOfATracedKernelIsAnInterruptOfUserCode) {
   Story story;
   const auto kernel_entry = [&](uint64_t return_to) {
-    story.add({.kind = FlowKind::call, .flags = kFlowFar | kFlowEntry | kFlowNamed, .function = kKernel, .to = Ip{kKernelText},
+    story.add({.kind = FlowKind::call,
+               .flags = kFlowFar | kFlowEntry | kFlowNamed,
+               .function = kKernel,
+               .to = Ip{kKernelText},
                .return_to = Ip{return_to}});
   };
   story.call(kF, 0x1010);
@@ -389,8 +398,8 @@ TEST(CallTree, UntracedCodeRunsNoInstructionsWhateverTheStepsAre) {
       step.return_to = Ip{ip()};
       step.function = static_cast<FunctionId>(random() % 6);
       step.flags = random() % 2 == 0 ? kFlowNamed : static_cast<uint8_t>(random() % 4);
-      constexpr FlowKind kKinds[] = {FlowKind::call, FlowKind::ret, FlowKind::jump, FlowKind::interrupt, FlowKind::far_return, FlowKind::pause,
-                                     FlowKind::gap, FlowKind::call, FlowKind::begin};
+      constexpr FlowKind kKinds[] = {FlowKind::call,  FlowKind::ret, FlowKind::jump, FlowKind::interrupt, FlowKind::far_return,
+                                     FlowKind::pause, FlowKind::gap, FlowKind::call, FlowKind::begin};
       step.kind = kKinds[random() % std::size(kKinds)];
       const bool unseen = step.kind == FlowKind::call && random() % 2 == 0;
       if (unseen) step.flags |= static_cast<uint8_t>(random() % 2 == 0 ? kFlowUnseen : kFlowUnseen | kFlowFar);
@@ -573,21 +582,6 @@ TEST(CallTree, AnotherProgramIsNoUnexplainedPlace) {
   story.add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .space = SpaceId{2}, .function = kF, .to = Ip{0x1000}});
   EXPECT_EQ(story.tree().threads().at(0).forgotten, 0U);
   EXPECT_EQ(story.end(), "main()x LOST f()x ");
-}
-
-// A recording may contain any number as a thread or cpu.
-TEST(CallTreeThreads, AnyNumberIsAThread) {
-  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
-  CallTree tree(nullptr);
-  std::vector<CallStep> out;
-  for (const int round : {0, 1}) {
-    for (const int32_t tid : {kLeast, kLeast + 1, -3, -2, -1, 0, 1, kMost}) {
-      for (const int32_t cpu : {kLeast, -1, 0, kMost}) {
-        tree.take({.kind = FlowKind::begin, .tid = tid, .cpu = cpu, .function = kMain, .time = TimeNs{10U + static_cast<uint64_t>(round)}}, out);
-      }
-    }
-  }
-  EXPECT_EQ(tree.threads().size(), 6U * 4 + 2);  // without a thread, or in the idle task: one per cpu
 }
 
 }  // namespace

@@ -37,13 +37,20 @@ std::unique_ptr<Recording> open(const char* path) {
 
 std::string text(const CallStep& step, const FunctionTable& functions, const CallTree& tree) {
   const CallThread& thread = tree.threads()[step.thread];
-  std::string line = step.function == kNoFunction ? "-" : functions.info(step.function).name + " of " + functions.info(step.function).module;
-  const auto kinds = {static_cast<int>(step.kind), static_cast<int>(step.frame), static_cast<int>(step.loss), static_cast<int>(step.gap),
-                      int{step.flags},             thread.pid,                   thread.tid,                  step.cpu};
+  std::string line =
+      step.function == kNoFunction ? "-" : functions.info(step.function).name + " of " + functions.info(step.function).module;
+  const auto kinds = {static_cast<int>(step.kind),
+                      static_cast<int>(step.frame),
+                      static_cast<int>(step.loss),
+                      static_cast<int>(step.gap),
+                      int{step.flags},
+                      thread.pid,
+                      thread.tid,
+                      step.cpu};
   for (const int kind : kinds) line += " " + std::to_string(kind);
-  const auto numbers = {uint64_t{step.depth}, step.time.value, step.floor.value,  step.start.value,       step.start_floor.value, step.off_cpu_ns,
-                        step.untraced_ns,     step.lost_ns,    step.self_ns,      step.instructions,      step.self_instructions, step.cycles,
-                        step.self_cycles};
+  const auto numbers = {uint64_t{step.depth},   step.time.value,  step.floor.value, step.start.value, step.start_floor.value,
+                        step.off_cpu_ns,        step.untraced_ns, step.lost_ns,     step.self_ns,     step.instructions,
+                        step.self_instructions, step.cycles,      step.self_cycles};
   for (const uint64_t number : numbers) line += " " + std::to_string(number);
   return line;
 }
@@ -84,7 +91,8 @@ std::vector<std::pair<TimeNs, uint64_t>> dated_positions(const Recording& record
   for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
     if (item == FlowItem::blocks) {
       for (const Block& block : cursor.blocks()) position += block.instructions;
-    } else if (item == FlowItem::mark && is_dated(cursor.mark()) && (positions.empty() || positions.back().first < likeliest(cursor.mark()))) {
+    } else if (item == FlowItem::mark && is_dated(cursor.mark()) &&
+               (positions.empty() || positions.back().first < likeliest(cursor.mark()))) {
       positions.emplace_back(likeliest(cursor.mark()), position);
     }
   }
@@ -185,9 +193,22 @@ std::vector<std::string> text(const FunctionProfile& profile) {
   std::vector<std::string> lines;
   for (FunctionTotals totals : profile.functions()) {
     std::string line;
-    const auto numbers = {totals.calls,       totals.no_start,    totals.no_end,  totals.estimated,         totals.undated, totals.self_ns,      totals.total_ns,
-                          totals.off_cpu_ns,  totals.untraced_ns, totals.lost_ns, totals.self_instructions, totals.instructions, totals.self_cycles,
-                          totals.cycles,      totals.durations.count(),           totals.durations.max()};
+    const auto numbers = {totals.calls,
+                          totals.no_start,
+                          totals.no_end,
+                          totals.estimated,
+                          totals.undated,
+                          totals.self_ns,
+                          totals.total_ns,
+                          totals.off_cpu_ns,
+                          totals.untraced_ns,
+                          totals.lost_ns,
+                          totals.self_instructions,
+                          totals.instructions,
+                          totals.self_cycles,
+                          totals.cycles,
+                          totals.durations.count(),
+                          totals.durations.max()};
     for (const uint64_t number : numbers) line += std::to_string(number) + " ";
     totals.durations.each([&](uint64_t value, uint64_t count) { line += std::to_string(value) + ":" + std::to_string(count) + " "; });
     if (totals.all_calls() != 0) lines.push_back(line);
@@ -210,7 +231,9 @@ TEST(CallWalk, TotalsAreThoseOfTheStepsThatTheyReplace) {
         FunctionTable functions, same_functions;
         FunctionProfile want, have;
         size_t leaves = 0;
-        EXPECT_TRUE(walk_calls(*recording, options, functions, [&](std::span<const CallStep> steps, const CallTree&) { return want.add(steps), true; }).ok());
+        EXPECT_TRUE(walk_calls(*recording, options, functions, [&](std::span<const CallStep> steps, const CallTree&) {
+                      return want.add(steps), true;
+                    }).ok());
         options.totals = &have;
         EXPECT_TRUE(walk_calls(*recording, options, same_functions, [&](std::span<const CallStep> steps, const CallTree&) {
                       for (const CallStep& step : steps) leaves += step.kind == CallStepKind::leave ? 1 : 0;

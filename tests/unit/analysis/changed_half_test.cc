@@ -1,5 +1,5 @@
-// CallTree: a thread that is in the other half of the address space than its innermost call has returned, or was interrupted, in flow that was counted
-// for another thread.
+// CallTree: a thread that is in the other half of the address space than its innermost call has returned, or was interrupted, in flow that
+// was counted for another thread.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -37,17 +37,33 @@ std::map<FunctionId, uint64_t> own_instructions(const std::vector<FlowStep>& ste
 }
 
 const FlowStep kBegin{.kind = FlowKind::begin, .flags = kStart, .function = kMain, .to = Ip{kUser}};
-const FlowStep kCallLoop{.kind = FlowKind::call, .flags = kStart, .function = kLoop, .from = kMain, .to = Ip{kUser + 0x100}, .return_to = Ip{kUser + 5}};
-const FlowStep kSyscall{
-    .kind = FlowKind::call, .flags = kStart | kFlowFar, .function = kEntry, .from = kLoop, .to = Ip{kKernel}, .return_to = Ip{kUser + 0x110}};
-const FlowStep kCallPoll{.kind = FlowKind::call, .flags = kStart, .function = kPoll, .from = kEntry, .to = Ip{kKernel + 0x100}, .return_to = Ip{kKernel + 5}};
+const FlowStep kCallLoop{
+    .kind = FlowKind::call, .flags = kStart, .function = kLoop, .from = kMain, .to = Ip{kUser + 0x100}, .return_to = Ip{kUser + 5}};
+const FlowStep kSyscall{.kind = FlowKind::call,
+                        .flags = kStart | kFlowFar,
+                        .function = kEntry,
+                        .from = kLoop,
+                        .to = Ip{kKernel},
+                        .return_to = Ip{kUser + 0x110}};
+const FlowStep kCallPoll{
+    .kind = FlowKind::call, .flags = kStart, .function = kPoll, .from = kEntry, .to = Ip{kKernel + 0x100}, .return_to = Ip{kKernel + 5}};
 
 // The return of the system call is missing; the loop runs until an interrupt.
 TEST(ChangedHalf, UserCodeIsNotThatOfAnOpenKernelCall) {
-  const FlowStep interrupt{
-      .kind = FlowKind::interrupt, .flags = kStart, .function = kHandler, .from = kLoop, .to = Ip{kKernel + 0x800}, .return_to = Ip{kUser + 0x120}};
-  const FlowStep back{.kind = FlowKind::far_return, .flags = kFlowNamed, .function = kLoop, .from = kHandler, .to = Ip{kUser + 0x120}, .return_to = Ip{kKernel + 0x820}};
-  const FlowStep ret{.kind = FlowKind::ret, .flags = kFlowNamed, .function = kMain, .from = kLoop, .to = Ip{kUser + 5}, .return_to = Ip{kUser + 0x130}};
+  const FlowStep interrupt{.kind = FlowKind::interrupt,
+                           .flags = kStart,
+                           .function = kHandler,
+                           .from = kLoop,
+                           .to = Ip{kKernel + 0x800},
+                           .return_to = Ip{kUser + 0x120}};
+  const FlowStep back{.kind = FlowKind::far_return,
+                      .flags = kFlowNamed,
+                      .function = kLoop,
+                      .from = kHandler,
+                      .to = Ip{kUser + 0x120},
+                      .return_to = Ip{kKernel + 0x820}};
+  const FlowStep ret{
+      .kind = FlowKind::ret, .flags = kFlowNamed, .function = kMain, .from = kLoop, .to = Ip{kUser + 5}, .return_to = Ip{kUser + 0x130}};
   const std::map<FunctionId, uint64_t> want = {{kMain, 10}, {kLoop, 10 + 10 + 10}, {kEntry, 10}, {kHandler, 10}};
   EXPECT_EQ(own_instructions({kBegin, kCallLoop, kSyscall, kCallPoll, interrupt, back, ret}), want);
 }

@@ -31,7 +31,9 @@ class Program {
     add({.kind = FlowKind::gap});
     add({.kind = FlowKind::begin, .flags = kFlowNamed, .function = into, .to = Ip{at}});
   }
-  void ret(uint64_t to, FunctionId into) { add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = into, .to = Ip{to}, .return_to = Ip{0x2ff1}}); }
+  void ret(uint64_t to, FunctionId into) {
+    add({.kind = FlowKind::ret, .flags = kFlowNamed, .function = into, .to = Ip{to}, .return_to = Ip{0x2ff1}});
+  }
   void far_return(uint64_t to, FunctionId into, uint8_t flags = kFlowNamed, uint64_t next = 0x2ff2) {
     add({.kind = FlowKind::far_return, .flags = flags, .function = into, .to = Ip{to}, .return_to = Ip{next}});
   }
@@ -60,7 +62,10 @@ class Program {
   void tell(const std::vector<CallStep>& out) {
     for (const CallStep& step : out) {
       if (step.kind == CallStepKind::enter) {
-        text_ += (step.flags & kCallNoStart) != 0 ? "?" : step.frame == FrameKind::tail ? "=" : step.frame == FrameKind::interrupt ? "!" : "";
+        text_ += (step.flags & kCallNoStart) != 0     ? "?"
+                 : step.frame == FrameKind::tail      ? "="
+                 : step.frame == FrameKind::interrupt ? "!"
+                                                      : "";
         text_ += std::string(kNames[step.function]) + "(";
       } else if (step.kind == CallStepKind::leave) {
         if ((step.flags & kCallCut) == 0) ++ends_;

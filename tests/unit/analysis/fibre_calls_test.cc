@@ -34,7 +34,8 @@ class Story {
     add(tid, {.kind = FlowKind::begin, .flags = flags, .function = function, .to = Ip{0x1000}});
   }
   void call(int32_t tid, FunctionId function, uint64_t return_to) {
-    add(tid, {.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .to = Ip{0x2000}, .return_to = Ip{return_to}});
+    add(tid,
+        {.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .to = Ip{0x2000}, .return_to = Ip{return_to}});
   }
   void ret(int32_t tid, uint64_t to, FunctionId into = kMain, uint8_t flags = kFlowNamed) {
     add(tid, {.kind = FlowKind::ret, .flags = flags, .function = into, .from = kSwitch, .to = Ip{to}});
@@ -58,7 +59,8 @@ class Story {
   [[nodiscard]] std::string text(uint64_t fibre, int32_t tid = kOne) const {
     for (uint32_t i = 0; i < tree_.threads().size(); ++i) {
       const CallThread& thread = tree_.threads()[i];
-      if (thread.fibre == fibre && (thread.tid == tid || (fibre != 0 && fibre != kUnknownFibre))) return texts_.contains(i) ? texts_.at(i) : "";
+      if (thread.fibre == fibre && (thread.tid == tid || (fibre != 0 && fibre != kUnknownFibre)))
+        return texts_.contains(i) ? texts_.at(i) : "";
     }
     return "none";
   }
@@ -120,7 +122,7 @@ TEST(FibreCalls, EachFibreHasAStackOfItsOwn) {
 
 TEST(FibreCalls, TimeOfAStackThatDoesNotRunIsOffCpu) {
   Story story;
-  story.begin(kOne);  // at 1010
+  story.begin(kOne);                 // at 1010
   story.switch_to(kOne, 1, 0x1010);  // call at 1020, announcement at 1030
   story.ret(kOne, 0x5000, kF, kFlowEntry | kFlowNamed);
   story.switch_to(kOne, 0, 0x5010);  // at 1060
@@ -165,7 +167,8 @@ TEST(FibreCalls, NumbersBelongToAProcess) {
   Story story;
   story.begin(kOne);
   story.switch_to(kOne, 1, 0x1010);
-  story.add(21, {.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .pid = 20, .space = SpaceId{2}, .function = kMain, .to = Ip{0x1000}});
+  story.add(
+      21, {.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .pid = 20, .space = SpaceId{2}, .function = kMain, .to = Ip{0x1000}});
   story.add(21, {.kind = FlowKind::fibre, .pid = 20, .space = SpaceId{2}, .from = kSwitch, .to = Ip{1}});
   EXPECT_EQ(story.tree().threads().size(), 4U);
 }
@@ -309,7 +312,8 @@ TEST(FibreCalls, AMoveWhoseOrderIsNotKnownGivesUpTheFibre) {
     story.switch_to(kTwo, 1, 0x1010);
     story.ret(kTwo, 0x5010, kF);
     story.finish();
-    EXPECT_EQ(story.text(1), late <= 20 ? "?switch() f(switch(off on ) )x " : "?switch() f(switch(off on )x )x LOST ?switch() ?f()x ") << late;
+    EXPECT_EQ(story.text(1), late <= 20 ? "?switch() f(switch(off on ) )x " : "?switch() f(switch(off on )x )x LOST ?switch() ?f()x ")
+        << late;
   }
 }
 
@@ -374,7 +378,8 @@ TEST(FibreCalls, ManyFibresTakeLittleMemoryAndKeepTheirOpenCalls) {
     step.instructions = 5;
     out.clear();
     tree.take(step, out);
-    for (const CallStep& each : out) inner += each.kind == CallStepKind::enter && each.function == kF && (each.flags & kCallInner) != 0 ? 1 : 0;
+    for (const CallStep& each : out)
+      inner += each.kind == CallStepKind::enter && each.function == kF && (each.flags & kCallInner) != 0 ? 1 : 0;
   };
   const auto call = [&](FunctionId function) {
     add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .to = Ip{0x2000}, .return_to = Ip{0x3000}});

@@ -124,7 +124,7 @@ TEST(FlowDates, NothingRanLongerThanToTheNextTimingPacketThatWasDue) {
   Stream stream({.tick_ns = kTick});
   stream.start();
   for (uint64_t i = 1; i <= 10; ++i) stream.run(10).at(i * kTick);  // slow code: 100 ns each
-  stream.run(1000).stop().at(kSecond);                               // fast code, then a wait
+  stream.run(1000).stop().at(kSecond);                              // fast code, then a wait
   ASSERT_EQ(stream.moments().size(), 2U);
   EXPECT_LE(stream.moments()[1], 11 * kTick);
 }
@@ -139,7 +139,7 @@ TEST(FlowDates, AShortPauseBeforeALongOneStaysShort) {
 
 TEST(FlowDates, APauseThatIsOverWithoutAPacketInItIsShorterThanAPeriod) {
   Stream stream({.tick_ns = kTick});
-  stream.start().run(1000).at(kTick);                  // 1 ns each
+  stream.start().run(1000).at(kTick);              // 1 ns each
   stream.stop().start().run(1000).at(20 * kTick);  // a system call, then slow code
   ASSERT_EQ(stream.moments().size(), 3U);
   EXPECT_LE(stream.moments()[2] - stream.moments()[1], kTick);
@@ -177,7 +177,8 @@ TEST(FlowDates, DatesBesideMissingFlowAreEstimates) {
   EXPECT_EQ(stream.estimated(), (std::vector<bool>{false, false, false, true, true, true, true, false, false}));
 }
 
-// Times after packets are lost, or in a segment without a TSC, are lower bounds up to the next one with an upper bound, or to the next segment.
+// Times after packets are lost, or in a segment without a TSC, are lower bounds up to the next one with an upper bound, or to the next
+// segment.
 TEST(FlowDates, DatesOfALostClockAreEstimates) {
   for (const bool has_tsc : {false, true}) {
     for (const bool known : {false, true}) {

@@ -1,12 +1,12 @@
 // FunctionFinder: parts that a compiler split off a function count as the function, whatever their names look like.
-#include "analysis/function_finder.h"
+#include "ptdecode/function_table.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "ptdecode/function_table.h"
+#include "analysis/function_finder.h"
 #include "ptdecode/symbols.h"
 #include "ptdecode/timeline_builder.h"
 
@@ -42,8 +42,8 @@ TEST(FunctionFinder, ColdPartsCountAsTheFunction) {
         Split{"_ZNK1aixEm", "_ZNK1aixEm.cold"}, Split{"parse", "parse.__part.1"}, Split{"_Z7throweri", "_Z7throweri.__part.12"},
         Split{"parse.llvm.77", "parse.llvm.77.__part.3"}, Split{"_Z7throweri", "_Z7throweri.eh"}}) {
     Symbolizer symbols(timeline);
-    symbols.add_fixed_file({"/program", "", "program", {{0, 0x100, 0x100, demangle(split.function)},
-                                                       {0x1000, 0x100, 0x100, demangle(split.part)}}});
+    symbols.add_fixed_file(
+        {"/program", "", "program", {{0, 0x100, 0x100, demangle(split.function)}, {0x1000, 0x100, 0x100, demangle(split.part)}}});
     FunctionTable table;
     FunctionFinder finder(symbols, timeline, table);
     const FoundFunction hot = finder.find(space, kHot, TimeNs{1}), cold = finder.find(space, kCold, TimeNs{1});
@@ -58,8 +58,9 @@ TEST(FunctionFinder, ColdPartsCountAsTheFunction) {
 TEST(FunctionFinder, OtherNamesStayApart) {
   const Timeline timeline = one_file();
   const SpaceId space = timeline.section(0).space;
-  for (const char* name : {"_Z7throweri.part.0", "_Z7throweri.constprop.0", "parse.coldly", "parse.cold.x", ".cold", "f [clone .colder]",
-                                  "f [clone .cold", "f.cold]", "parse.__parts.1", "parse.part.1", "__part.1", ".eh", "main.eh", "f_eh", "7", "]"}) {
+  for (const char* name :
+       {"_Z7throweri.part.0", "_Z7throweri.constprop.0", "parse.coldly", "parse.cold.x", ".cold", "f [clone .colder]", "f [clone .cold",
+        "f.cold]", "parse.__parts.1", "parse.part.1", "__part.1", ".eh", "main.eh", "f_eh", "7", "]"}) {
     Symbolizer symbols(timeline);
     symbols.add_fixed_file({"/program", "", "program", {{0x1000, 0x100, 0x100, demangle(name)}}});
     FunctionTable table;
@@ -72,8 +73,10 @@ TEST(FunctionFinder, OtherNamesStayApart) {
 
 // Unnamed code is named by module and offset; a record may claim an offset that no file has, where adding to it wraps.
 TEST(FunctionFinder, UnnamedCodeHasNoNegativeOffset) {
-  for (const auto& [offset, name] : {std::pair<uint64_t, std::string>{0x3000, "program+0x4000"}, {~uint64_t{0} - 0xfff, "program+0x2000"},
-                                     {~uint64_t{0} - 0x7fff, "program+0x2000"}, {1ULL << 63, "program+0x2000"}}) {
+  for (const auto& [offset, name] : {std::pair<uint64_t, std::string>{0x3000, "program+0x4000"},
+                                     {~uint64_t{0} - 0xfff, "program+0x2000"},
+                                     {~uint64_t{0} - 0x7fff, "program+0x2000"},
+                                     {1ULL << 63, "program+0x2000"}}) {
     TimelineBuilder builder;
     Section section;
     section.space = builder.add_space();

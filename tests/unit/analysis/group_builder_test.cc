@@ -17,7 +17,8 @@ namespace {
 using Row = std::tuple<FunctionId, uint32_t, int, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>;
 
 Row row_of(const CallStep& step, uint32_t depth) {
-  return {step.function, depth, static_cast<int>(step.frame), step.start.value, step.time.value, step.self_ns, step.instructions, step.self_instructions};
+  return {step.function,         depth, static_cast<int>(step.frame), step.start.value, step.time.value, step.self_ns, step.instructions,
+          step.self_instructions};
 }
 
 // Steps of one thread that mostly match, as a program makes them, and sometimes do not.
@@ -178,7 +179,8 @@ void check(unsigned seed) {
 
   got.add(out);
   ASSERT_TRUE(got.subtract(removed)) << "seed " << seed;
-  for (FunctionId id = 0; id < 6; ++id) expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
+  for (FunctionId id = 0; id < 6; ++id)
+    expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
   const CallThread &one = tree.threads().front(), &other = whole.threads().front();
   EXPECT_EQ(std::tie(one.instructions, one.running_ns, one.last, one.gaps, one.forgotten, one.guessed),
             std::tie(other.instructions, other.running_ns, other.last, other.gaps, other.forgotten, other.guessed));
@@ -197,7 +199,8 @@ TEST(GroupBuilder, StepsOfAGroupGiveItsCallsAgain) {
     builder.flush();
     FunctionProfile want = builder.totals(), got;
     for (const CallGroup& group : builder.items.groups) got.add(recount(steps, group));
-    for (FunctionId id = 0; id < 6; ++id) expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
+    for (FunctionId id = 0; id < 6; ++id)
+      expect_equal(got.of(id), want.of(id), "seed " + std::to_string(seed) + ", function " + std::to_string(id));
   }
 }
 

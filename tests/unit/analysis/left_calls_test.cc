@@ -23,13 +23,23 @@ class Thread {
   /// `pad`: where an exception that leaves the call goes on; 0: nowhere.
   void call(FunctionId function, uint64_t return_to, uint64_t pad = 0) {
     const int32_t landing = pad == 0 ? 0 : static_cast<int32_t>(pad - return_to + 1);
-    add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = function, .landing = landing, .to = Ip{0x3000}, .return_to = Ip{return_to}});
+    add({.kind = FlowKind::call,
+         .flags = kFlowEntry | kFlowNamed,
+         .function = function,
+         .landing = landing,
+         .to = Ip{0x3000},
+         .return_to = Ip{return_to}});
   }
   void land(uint64_t pad, FlowKind kind = FlowKind::ret) {
     add({.kind = kind, .flags = kFlowNamed, .function = kLeftF, .landing = kLandsHere, .to = Ip{pad}});
   }
   void set_jump(uint64_t place, FunctionId caller = kLeftF) {
-    add({.kind = FlowKind::call, .flags = kFlowEntry | kFlowNamed, .function = kSetjmp, .landing = kEntersSetjmp, .to = Ip{0x4000}, .return_to = Ip{place}});
+    add({.kind = FlowKind::call,
+         .flags = kFlowEntry | kFlowNamed,
+         .function = kSetjmp,
+         .landing = kEntersSetjmp,
+         .to = Ip{0x4000},
+         .return_to = Ip{place}});
     ret(place, caller);
   }
   /// longjmp calls the function that restores the registers, as in glibc. `helpers`: functions of the program in between.
@@ -117,7 +127,12 @@ TEST(LeftCalls, AnExceptionMayGoOnInTheCallThatFaulted) {
     const int32_t landing = 0x2100 - 0x2050 + 1;
     if (traced) {
       const Ip kernel{0xffffffff81000000};
-      thread.add({.kind = FlowKind::interrupt, .flags = kFlowEntry | kFlowNamed, .function = kHandler + 1, .landing = landing, .to = kernel, .return_to = Ip{0x2050}});
+      thread.add({.kind = FlowKind::interrupt,
+                  .flags = kFlowEntry | kFlowNamed,
+                  .function = kHandler + 1,
+                  .landing = landing,
+                  .to = kernel,
+                  .return_to = Ip{0x2050}});
       thread.add({.kind = FlowKind::far_return, .flags = kFlowEntry | kFlowNamed, .function = kHandler, .to = Ip{0x6000}});
     } else {
       thread.add({.kind = FlowKind::pause, .flags = kFlowFar, .landing = landing, .return_to = Ip{0x2050}});

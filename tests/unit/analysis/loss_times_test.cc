@@ -150,7 +150,8 @@ Batch with_events_between(const Batch& batch) {
     nothing.time = {kTimeMin, kTimeMax};
     other.events.push_back(nothing);
   }
-  std::stable_sort(other.events.begin(), other.events.end(), [](const Event& a, const Event& b) { return a.before_block < b.before_block; });
+  std::stable_sort(other.events.begin(), other.events.end(),
+                   [](const Event& a, const Event& b) { return a.before_block < b.before_block; });
   return other;
 }
 

@@ -22,8 +22,8 @@ struct Columns {
   std::vector<uint8_t> nulls = std::vector<uint8_t>(kRoom / 8), to_nulls = nulls;
 
   bool write(Write& write, const CondensedBlocks& rows, const std::vector<Block>& blocks, const std::vector<BranchNodes::Node>& nodes) {
-    return write({ip.data(), to.data(), symbol.data(), to_symbol.data(), flags.data(), instructions.data(), nulls.data(), to_nulls.data()}, rows,
-                 blocks.data(), nodes.data(), kEpoch);
+    return write({ip.data(), to.data(), symbol.data(), to_symbol.data(), flags.data(), instructions.data(), nulls.data(), to_nulls.data()},
+                 rows, blocks.data(), nodes.data(), kEpoch);
   }
 };
 
@@ -40,12 +40,14 @@ Piece random_piece(std::mt19937& random, size_t size) {
   for (size_t i = 0; i < 40; ++i) {
     const auto end = [&] {
       const uint64_t ip = uint64_t{random()} << 32 | random();
-      return BranchNodes::End{Ip{ip}, random() % 3 == 0 ? -1 : static_cast<int32_t>(random() >> 1), kEpoch | static_cast<uint32_t>(random() % 200)};
+      return BranchNodes::End{Ip{ip}, random() % 3 == 0 ? -1 : static_cast<int32_t>(random() >> 1),
+                              kEpoch | static_cast<uint32_t>(random() % 200)};
     };
     piece.nodes.push_back({end(), end()});
   }
   for (size_t i = 0; i <= size; ++i) {
-    piece.blocks.push_back({static_cast<NodeId>(random() % 40), static_cast<uint16_t>(random()), static_cast<uint16_t>(random() % 4 != 0 ? 1 : 0)});
+    piece.blocks.push_back(
+        {static_cast<NodeId>(random() % 40), static_cast<uint16_t>(random()), static_cast<uint16_t>(random() % 4 != 0 ? 1 : 0)});
   }
   return piece;
 }

@@ -34,12 +34,17 @@ std::string calls_of(const std::vector<FlowStep>& steps) {
   std::string text;
   for (const CallStep& step : out) {
     EXPECT_TRUE(step.function != kSlot || (step.flags & (kCallNoStart | kCallMiddle)) == 0);  // each entry of it is a call
-    if (step.kind == CallStepKind::leave) text += std::string(kNames[step.function]) + " " + std::to_string(step.time.value - step.start.value) + "; ";
+    if (step.kind == CallStepKind::leave)
+      text += std::string(kNames[step.function]) + " " + std::to_string(step.time.value - step.start.value) + "; ";
   }
   return text;
 }
 
-const FlowStep kTrap{.kind = FlowKind::interrupt, .flags = kStart | kFlowBreakpoint, .function = kHandler, .to = Ip{kText + 0x800}, .return_to = Ip{kText + 0x100}};
+const FlowStep kTrap{.kind = FlowKind::interrupt,
+                     .flags = kStart | kFlowBreakpoint,
+                     .function = kHandler,
+                     .to = Ip{kText + 0x800},
+                     .return_to = Ip{kText + 0x100}};
 const FlowStep kBack{.kind = FlowKind::jump, .flags = kFlowNamed, .function = kProbed, .from = kSlot, .to = Ip{kText + 0x105}};
 
 // Slots at the start of their page, and in it.
@@ -57,8 +62,10 @@ TEST(ProbeCalls, AnInt3ThatLeadsToASlotEndsNoCall) {
 
 TEST(ProbeCalls, AJumpToAnOptimisedProbeEndsNoCall) {
   for (const uint8_t flags : {kStart, kFlowNamed}) {
-    const FlowStep to_slot{.kind = FlowKind::jump, .flags = flags, .function = kSlot, .from = kProbed, .landing = kInSlot, .to = Ip{kSlots}};
-    const FlowStep call{.kind = FlowKind::call, .flags = kStart, .function = kCallback, .to = Ip{kText + 0x900}, .return_to = Ip{kSlots + 0x50}};
+    const FlowStep to_slot{
+        .kind = FlowKind::jump, .flags = flags, .function = kSlot, .from = kProbed, .landing = kInSlot, .to = Ip{kSlots}};
+    const FlowStep call{
+        .kind = FlowKind::call, .flags = kStart, .function = kCallback, .to = Ip{kText + 0x900}, .return_to = Ip{kSlots + 0x50}};
     const FlowStep ret{.kind = FlowKind::ret, .flags = kFlowNamed, .function = kSlot, .to = Ip{kSlots + 0x50}};
     EXPECT_EQ(calls_of({to_slot, call, ret, kBack}), "callback 10; slot 30; probed 50; ");
   }

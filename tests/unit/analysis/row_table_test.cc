@@ -2,7 +2,6 @@
 #include "analysis/table/row_table.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -16,7 +15,8 @@ namespace {
 class Texts : public RowTable<std::string_view> {
  public:
   Texts(std::vector<std::string_view> texts, ColumnType type) : texts_(std::move(texts)) {
-    EXPECT_TRUE(choose({text_column<std::string_view>("bytes", type, [](std::string_view text) { return text; })}, TableRequest{}, "texts").ok());
+    EXPECT_TRUE(
+        choose({text_column<std::string_view>("bytes", type, [](std::string_view text) { return text; })}, TableRequest{}, "texts").ok());
   }
   using RowTable::set_most_bytes;
 
@@ -47,7 +47,8 @@ void read(Texts& table, std::vector<std::string>& texts, std::vector<size_t>& ro
 }
 
 TEST(RowTable, ABatchEndsBeforeAColumnIsFull) {
-  const std::vector<std::string_view> values = {"0123456789", "abcdefghij", "klmno", "", "0123456789012345678901234567890123456789", "x", "y"};
+  const std::vector<std::string_view> values = {"0123456789", "abcdefghij", "klmno", "", "0123456789012345678901234567890123456789",
+                                                "x",          "y"};
   Texts table(values, ColumnType::binary);
   table.set_most_bytes(25);
   std::vector<std::string> texts;

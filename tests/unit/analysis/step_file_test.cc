@@ -2,7 +2,6 @@
 #include "analysis/walk/step_file.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -46,7 +45,8 @@ class StepFile : public testing::Test {
       if (!more || !more.value()) return more;
     }
   }
-  const std::string path_ = testing::TempDir() + "step_file_test." + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid());
+  const std::string path_ =
+      testing::TempDir() + "step_file_test." + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid());
 };
 
 StepItems equal_steps(size_t count) {

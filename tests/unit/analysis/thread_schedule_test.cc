@@ -1,7 +1,13 @@
-// ThreadSchedule: what context switches, and the starts of threads without them, say of the time off the cpu.
+// ThreadSchedule: what context switches, and the starts of threads without them, say of the time off the cpu. CallTree: which threads there are.
 #include "analysis/thread_schedule.h"
 
 #include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "analysis/call_flow.h"
+#include "ptdecode/call_tree.h"
 
 namespace ptd {
 namespace {
@@ -37,6 +43,26 @@ TEST(ThreadSchedule, StartsOfThreadsTellNoTimeOffTheCpu) {
   EXPECT_EQ(schedule.off_ns(7, TimeNs{150}, TimeNs{300}), 0U);
   EXPECT_FALSE(schedule.off_span(7, TimeNs{150}, TimeNs{300}).has_value());
   EXPECT_TRUE(schedule.runs(7).empty());
+}
+
+// A recording may contain any number as a thread or cpu.
+TEST(CallTreeThreads, AnyNumberIsAThread) {
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
+  CallTree tree(nullptr);
+  std::vector<CallStep> out;
+  for (const int round : {0, 1}) {
+    for (const int32_t tid : {kLeast, kLeast + 1, -3, -2, -1, 0, 1, kMost}) {
+      for (const int32_t cpu : {kLeast, -1, 0, kMost}) {
+        tree.take({.kind = FlowKind::begin,
+                   .tid = tid,
+                   .cpu = cpu,
+                   .function = FunctionId{0},
+                   .time = TimeNs{10U + static_cast<uint64_t>(round)}},
+                  out);
+      }
+    }
+  }
+  EXPECT_EQ(tree.threads().size(), 6U * 4 + 2);  // without a thread, or in the idle task: one per cpu
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ TEST_F(Ring, MissedByALook) {
     ptd_announce_code(&first);
     void* const page = &ptd_announce_page;
     const int fd = open_own_ring();
-    if (mmap(page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page || fd < 0) _exit(1);
+    if (mmap(page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page || fd < 0)
+      _exit(1);
     steps.wait();
     if (mmap(page, PTD_ANNOUNCE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != page) _exit(1);
     ptd_announce_code(&second);

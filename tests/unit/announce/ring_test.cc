@@ -23,7 +23,9 @@
 namespace ptd::announce {
 namespace {
 
-bool equals(const std::vector<std::byte>& a, const std::vector<char>& b) { return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0; }
+bool equals(const std::vector<std::byte>& a, const std::vector<char>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
+}
 
 TEST_F(Ring, IdleProgramWritesNothing) {
   Program program([](const Steps& steps) {
@@ -133,7 +135,8 @@ TEST_F(Ring, OverrunLosesWhatIsNewAndRelists) {
   EXPECT_LT(loads, 5001U);
   EXPECT_EQ(loads + history.gaps[0].count, 5001U);  // a load of 3000 bytes is one record
   EXPECT_EQ(relisted, 10U);                         // when the reader came, and after the loss
-  const auto last = std::find_if(history.announcements.begin(), history.announcements.end(), [](const auto& what) { return what.name == "last"; });
+  const auto last =
+      std::find_if(history.announcements.begin(), history.announcements.end(), [](const auto& what) { return what.name == "last"; });
   ASSERT_NE(last, history.announcements.end());
   EXPECT_EQ(history.announcements.end() - last, 8);  // the list of all code, in its bracket, comes after it
 }
@@ -144,7 +147,8 @@ TEST_F(Ring, EachRuntimeIsAskedOnce) {
   Program program([](const Steps& steps) {
     uint32_t runtimes[3];
     for (int i = 0; i < 3; ++i)
-      runtimes[i] = ptd_announce_register("test", [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &asked[i]);
+      runtimes[i] = ptd_announce_register(
+          "test", [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &asked[i]);
     steps.wait();
     for (int round = 0; round < 4; ++round) {
       for (const uint32_t runtime : runtimes) ptd_announce_poll(runtime);
@@ -505,7 +509,8 @@ TEST_F(Ring, ALeaseDelaysNobody) {
 
 // A mapping whose name is that of a ring, of a file of another file system, is none.
 TEST_F(Ring, AFileThatIsNamedLikeARing) {
-  const std::string folder = testing::TempDir() + "announce_named." + std::to_string(getpid()), path = folder + "/memfd:ptd-announce (deleted)";
+  const std::string folder = testing::TempDir() + "announce_named." + std::to_string(getpid()),
+                    path = folder + "/memfd:ptd-announce (deleted)";
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   const Fd file(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
   ASSERT_EQ(ftruncate(file.get(), 4096), 0);

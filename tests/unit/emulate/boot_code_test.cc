@@ -43,15 +43,19 @@ class BootCodeTest : public testing::Test {
   static std::vector<std::string> records(BootCode& code, uint64_t time_ns) {
     std::vector<std::string> lines;
     const auto text = [](const std::vector<std::byte>& all) { return std::string(reinterpret_cast<const char*>(all.data()), all.size()); };
-    EXPECT_TRUE(code.up_to(time_ns, [&](const perfio::TextPokeRecord& poke, uint64_t when) {
-                      lines.push_back(std::to_string(when) + " " + (poke.addr >= kInit ? "init+" : "text+") +
-                                      std::to_string(poke.addr - (poke.addr >= kInit ? kInit : kText)) + " " + text(poke.old_bytes) + ">" +
-                                      text(poke.new_bytes));
-                      return Status();
-                    }).ok());
+    EXPECT_TRUE(code.up_to(time_ns,
+                           [&](const perfio::TextPokeRecord& poke, uint64_t when) {
+                             lines.push_back(std::to_string(when) + " " + (poke.addr >= kInit ? "init+" : "text+") +
+                                             std::to_string(poke.addr - (poke.addr >= kInit ? kInit : kText)) + " " + text(poke.old_bytes) +
+                                             ">" + text(poke.new_bytes));
+                             return Status();
+                           })
+                    .ok());
     return lines;
   }
-  Result<BootCode> open() { return BootCode::open(folder_ + "/log", folder_ + "/core", [](uint64_t time) { return time * 10; }); }
+  Result<BootCode> open() {
+    return BootCode::open(folder_ + "/log", folder_ + "/core", [](uint64_t time) { return time * 10; });
+  }
   std::string folder_;
 };
 

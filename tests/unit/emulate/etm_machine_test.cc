@@ -33,12 +33,12 @@ std::vector<uint8_t> content(const std::string& path) {
 /// The packets at the start of a trace at 0x1000, at time 0x100, and those that follow.
 std::vector<uint8_t> from_start(const std::vector<uint8_t>& rest) {
   std::vector<uint8_t> packets = {
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
-      0x01, 0x01, 0x00,                                            // Trace Info
-      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x100, whole
-      0x04,                                                        // Trace On
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0, id 7
-      0x95, 0x80, 0x08,                                            // address 0x1000
+      0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0x80,  // A-Sync
+      0x01, 0x01, 0x00,                                                     // Trace Info
+      0x02, 0x80, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,           // Timestamp 0x100, whole
+      0x04,                                                                 // Trace On
+      0x81, 0xb0, 7,    0,    0,    0,                                      // Context: EL0, id 7
+      0x95, 0x80, 0x08,                                                     // address 0x1000
   };
   packets.insert(packets.end(), rest.begin(), rest.end());
   return packets;
@@ -71,26 +71,29 @@ TEST(EtmMachine, ASystemCallAndItsHandler) {
   fs::remove_all(folder);
   ASSERT_TRUE(status.ok());
   const std::vector<uint8_t> expected = from_start({
-      0x06, 0x05,                                                  // Exception: call; the preferred return address follows
-      0x95, 0x01,                                                  // address 0x1004
-      0x81, 0xb1, 7, 0, 0, 0,                                      // Context: EL1
-      0x9d, 0x00, 0x0a, 0, 0, 0, 0, 0xff, 0xff,                    // address of the vector
-      0x02, 0x80, 0x03,                                            // Timestamp 0x180
-      0xf7,                                                        // Atom E: ERET
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context: EL0
-      0x91,                                                        // address: the last but one
-      0x02, 0x80, 0x04,                                            // Timestamp 0x200
+      0x06, 0x05,                                // Exception: call; the preferred return address follows
+      0x95, 0x01,                                // address 0x1004
+      0x81, 0xb1, 7,    0, 0, 0,                 // Context: EL1
+      0x9d, 0x00, 0x0a, 0, 0, 0, 0, 0xff, 0xff,  // address of the vector
+      0x02, 0x80, 0x03,                          // Timestamp 0x180
+      0xf7,                                      // Atom E: ERET
+      0x81, 0xb0, 7,    0, 0, 0,                 // Context: EL0
+      0x91,                                      // address: the last but one
+      0x02, 0x80, 0x04,                          // Timestamp 0x200
   });
   EXPECT_EQ(packets, expected);
 }
 
 // The packets of a program's thread 7.
-std::vector<uint8_t> packets_of(const std::vector<std::byte>& log, const std::vector<TruthBlock>& blocks, const EtmMachineOptions& machine = {}) {
+std::vector<uint8_t> packets_of(const std::vector<std::byte>& log, const std::vector<TruthBlock>& blocks,
+                                const EtmMachineOptions& machine = {}) {
   std::string folder = (fs::temp_directory_path() / "ptd-etm-XXXXXX").string();
   EXPECT_NE(mkdtemp(folder.data()), nullptr);
   const EtmFiles files{folder + "/packets", folder + "/truth"};
   const auto lookup = [&](uint64_t number) { return number < blocks.size() ? &blocks[number] : nullptr; };
-  EXPECT_TRUE(encode_etm(log, lookup, 7, files, [](Bytes) {}, machine).ok());
+  EXPECT_TRUE(encode_etm(
+                  log, lookup, 7, files, [](Bytes) {}, machine)
+                  .ok());
   std::vector<uint8_t> packets = content(files.packets);
   fs::remove_all(folder);
   return packets;
@@ -119,13 +122,15 @@ std::vector<uint8_t> packets_of_chain(bool ete) {
 
 TEST(EtmMachine, EteHasASourceAddressForALongChainOfBranches) {
   EXPECT_EQ(packets_of_chain(false), (std::vector<uint8_t>{0xd5, 0xd5, 0xf8, 0xf7}));  // Atoms NNNNN NNNNN NNN E
-  EXPECT_EQ(packets_of_chain(true), (std::vector<uint8_t>{0xb4, 0x0d}));               // Source Address 0x1034, the last two bytes of it that differ
+  // Source Address 0x1034, the last two bytes of it that differ.
+  EXPECT_EQ(packets_of_chain(true), (std::vector<uint8_t>{0xb4, 0x0d}));
 }
 
 // The first packets after a loss have the time of the code after it, not that of the last synchronisation before.
 TEST(EtmMachine, TimeDoesNotGoBackAfterALoss) {
   constexpr uint32_t kBranch = 0x14000040;  // to +0x100
-  const std::vector<TruthBlock> blocks = {block_of(kProgram, kBranch), block_of(kProgram + 0x100, kBranch), block_of(kProgram + 0x300, kRet)};
+  const std::vector<TruthBlock> blocks = {block_of(kProgram, kBranch), block_of(kProgram + 0x100, kBranch),
+                                          block_of(kProgram + 0x300, kRet)};
   std::vector<std::byte> bytes;
   TruthLog log(bytes);
   log.psb(0, 0x100);
@@ -139,20 +144,20 @@ TEST(EtmMachine, TimeDoesNotGoBackAfterALoss) {
   log.block(2);
   log.end();
   const std::vector<uint8_t> expected = from_start({
-      0xf7,                                                        // Atom E
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
-      0x01, 0x01, 0x00,                                            // Trace Info
-      0x02, 0x80, 0x83, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x180, whole
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context
-      0x95, 0xc0, 0x08,                                            // address 0x1100
-      0x02, 0x80, 0x04,                                            // Timestamp 0x200
-      0x00, 0x05,                                                  // Overflow
-      0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80,                       // A-Sync
-      0x01, 0x01, 0x00,                                            // Trace Info
-      0x02, 0x80, 0x86, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,  // Timestamp 0x300, whole
-      0x04,                                                        // Trace On
-      0x81, 0xb0, 7, 0, 0, 0,                                      // Context
-      0x95, 0xc0, 0x09,                                            // address 0x1300
+      0xf7,                                                                 // Atom E
+      0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0x80,  // A-Sync
+      0x01, 0x01, 0x00,                                                     // Trace Info
+      0x02, 0x80, 0x83, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,           // Timestamp 0x180, whole
+      0x81, 0xb0, 7,    0,    0,    0,                                      // Context
+      0x95, 0xc0, 0x08,                                                     // address 0x1100
+      0x02, 0x80, 0x04,                                                     // Timestamp 0x200
+      0x00, 0x05,                                                           // Overflow
+      0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0x80,  // A-Sync
+      0x01, 0x01, 0x00,                                                     // Trace Info
+      0x02, 0x80, 0x86, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00,           // Timestamp 0x300, whole
+      0x04,                                                                 // Trace On
+      0x81, 0xb0, 7,    0,    0,    0,                                      // Context
+      0x95, 0xc0, 0x09,                                                     // address 0x1300
   });
   EXPECT_EQ(packets_of(bytes, blocks), expected);
 }

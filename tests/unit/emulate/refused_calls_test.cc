@@ -19,8 +19,9 @@ TEST(RefusedCalls, HaveTheNamesOfTheirArchitecture) {
   const struct {
     int64_t x86_64, aarch64;
     const char* name;
-  } kCalls[] = {{101, 117, "ptrace"}, {206, 0, "io_setup"},      {250, 219, "keyctl"},          {328, 287, "pwritev2"},
-                {320, 294, "kexec_file_load"}, {425, 425, "io_uring_setup"}, {437, 437, "openat2"}, {469, 469, "file_setattr"}, {470, 470, "system call 470"}};
+  } kCalls[] = {{101, 117, "ptrace"},   {206, 0, "io_setup"},          {250, 219, "keyctl"},
+                {328, 287, "pwritev2"}, {320, 294, "kexec_file_load"}, {425, 425, "io_uring_setup"},
+                {437, 437, "openat2"},  {469, 469, "file_setattr"},    {470, 470, "system call 470"}};
   for (const auto& call : kCalls) {
     EXPECT_EQ(refused_call({kMachineX86_64, call.x86_64, {}, -ENOSYS}), call.name);
     EXPECT_EQ(refused_call({kMachineAarch64, call.aarch64, {}, -ENOSYS}), call.name);
@@ -30,12 +31,15 @@ TEST(RefusedCalls, HaveTheNamesOfTheirArchitecture) {
 }
 
 TEST(RefusedCalls, LinuxRefusesNumbersWithoutACall) {
-  for (const int64_t number : {-1, 174, 212, 345, 423, 512, 100'000}) EXPECT_EQ(refused_call({kMachineX86_64, number, {}, -ENOSYS}), "") << number;
-  for (const int64_t number : {-1, 18, 42, 244, 259, 295, 423, 512}) EXPECT_EQ(refused_call({kMachineAarch64, number, {}, -ENOSYS}), "") << number;
+  for (const int64_t number : {-1, 174, 212, 345, 423, 512, 100'000})
+    EXPECT_EQ(refused_call({kMachineX86_64, number, {}, -ENOSYS}), "") << number;
+  for (const int64_t number : {-1, 18, 42, 244, 259, 295, 423, 512})
+    EXPECT_EQ(refused_call({kMachineAarch64, number, {}, -ENOSYS}), "") << number;
 }
 
 TEST(RefusedCalls, CLibrariesAndRuntimesDoWithoutSome) {
-  for (const int64_t number : {273, 330, 334, 435, 452}) EXPECT_EQ(refused_call({kMachineX86_64, number, {}, -ENOSYS}), "") << syscall_name(kMachineX86_64, number);
+  for (const int64_t number : {273, 330, 334, 435, 452})
+    EXPECT_EQ(refused_call({kMachineX86_64, number, {}, -ENOSYS}), "") << syscall_name(kMachineX86_64, number);
 }
 
 TEST(RefusedCalls, CloneSaysWhichPartOfItsFlagsIsRefused) {
@@ -60,7 +64,9 @@ TEST(RefusedCalls, LinuxRefusesSomeFlagsOfCloneToo) {
 }
 
 TEST(RefusedCalls, PrctlIsNamedWithItsOption) {
-  const auto refused = [](uint16_t machine, int64_t number, uint64_t option, uint64_t value) { return refused_call({machine, number, {option, value}, -EINVAL}); };
+  const auto refused = [](uint16_t machine, int64_t number, uint64_t option, uint64_t value) {
+    return refused_call({machine, number, {option, value}, -EINVAL});
+  };
   EXPECT_EQ(refused(kMachineX86_64, 157, 22, 1), "prctl(PR_SET_SECCOMP)");
   EXPECT_EQ(refused(kMachineAarch64, 167, 22, 2), "prctl(PR_SET_SECCOMP)");
   EXPECT_EQ(refused(kMachineX86_64, 157, 22, 3), "") << "Linux has no such mode";

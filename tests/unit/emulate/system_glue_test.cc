@@ -80,7 +80,8 @@ TEST_F(Glue, ARegisterThatIsNotReadEndsTheEmulator) {
   for (const int bytes : {-1, 0, 2}) {
     g_registers["ELR_EL1"].bytes = bytes;
     EXPECT_EQ(glue_.read(GuestRegister::pc), 0x1000U);
-    EXPECT_EXIT((void)glue_.read(GuestRegister::elr_el1), testing::ExitedWithCode(1), "^ptdecode system plugin: this QEMU does not read the register ELR_EL1\n$");
+    EXPECT_EXIT((void)glue_.read(GuestRegister::elr_el1), testing::ExitedWithCode(1),
+                "^ptdecode system plugin: this QEMU does not read the register ELR_EL1\n$");
   }
 }
 

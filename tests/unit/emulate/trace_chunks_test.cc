@@ -1,9 +1,9 @@
 // The times of AUX records of emulated machines: a decoder takes them as the latest time of the trace before them.
+#include "capture/emulate/system/trace_chunks.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
-
-#include "capture/emulate/system/trace_chunks.h"
 
 namespace ptd::emulate {
 namespace {

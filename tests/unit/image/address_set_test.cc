@@ -1,11 +1,11 @@
 // AddressSet: equals std::set.
-#include "image/fetch_log.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
 #include <vector>
+
+#include "image/fetch_log.h"
 
 namespace ptd {
 namespace {

@@ -74,7 +74,12 @@ TEST(ForkedWork, TimeAndProcessorTimeAreLimited) {
   EXPECT_EQ(end_of([](int) { ::pause(); }, limits).how, "sent nothing for 1 s");
   limits = kLimits;
   limits.cpu_seconds = 1;
-  const ForkedWork::End end = end_of([](int) { while (::getppid() != 0) {} }, limits);
+  const ForkedWork::End end = end_of(
+      [](int) {
+        while (::getppid() != 0) {
+        }
+      },
+      limits);
   EXPECT_FALSE(end.crashed);
   EXPECT_EQ(end.how, "was ended by signal 9 (it needed too much processor time or memory)");
 }
@@ -94,7 +99,8 @@ TEST(ForkedWork, MemoryIsLimited) {
 }
 
 TEST(ForkedWork, ProgramsThatIgnoreSigchldGetNoHang) {
-  struct sigaction ignore{}, before{};
+  struct sigaction ignore {
+  }, before{};
   ignore.sa_handler = SIG_IGN;
   ASSERT_EQ(::sigaction(SIGCHLD, &ignore, &before), 0);
   EXPECT_EQ(end_of([](int) { ::raise(SIGKILL); }).how, "ended early");
@@ -119,7 +125,8 @@ TEST(ForkedWork, APipeThatAnotherProcessHoldsOpenEndsWithTheWork) {
 }
 
 TEST(ForkedWork, HandlersOfTheProgramDoNotRunInIt) {
-  struct sigaction handler{}, before{};
+  struct sigaction handler {
+  }, before{};
   handler.sa_handler = [](int) { ::_exit(77); };
   ASSERT_EQ(::sigaction(SIGTERM, &handler, &before), 0);
   const auto started = ForkedWork::start("work", kLimits, [](int output) {

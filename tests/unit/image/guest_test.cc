@@ -1,4 +1,6 @@
 // Guests: numbers of spaces and threads, spaces of machines in a timeline, and which thread of which guest a host thread runs.
+#include "ptdecode/guest.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,7 +9,6 @@
 
 #include "image/guest_tracks.h"
 #include "ptdecode/code_view.h"
-#include "ptdecode/guest.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd {

@@ -18,7 +18,8 @@ namespace ptd::image_test {
 inline constexpr uint64_t kPage = 4096, kTextBase = 0xffffffff80000000, kModuleBase = 0xffffffffc0000000, kDirectBase = 0xffff888000000000;
 inline constexpr uint64_t kDumpedText = kTextBase + 16 * kPage, kModule = kModuleBase + 2 * kPage;
 
-/// Memory of 32 pages from physical address 0. Pages 1 to 5 and 8 are page tables, 6, 7 and 9 to 11 kallsyms, 16 and 17 text, 19 to 21 a module.
+/// Memory of 32 pages from physical address 0. Pages 1 to 5 and 8 are page tables, 6, 7 and 9 to 11 kallsyms, 16 and 17 text, 19 to 21 a
+/// module.
 class Machine {
  public:
   Machine() : memory_(32 * kPage) {
@@ -42,7 +43,8 @@ class Machine {
 
   /// Writes the tables of `names` (type and name) with one token per letter, at `offsets` from `base`.
   void put_names(const std::vector<std::string>& names, const std::vector<int32_t>& offsets, uint64_t base, uint8_t first_length_bits = 0) {
-    constexpr uint64_t kNames = 6 * kPage, kTokens = 7 * kPage, kIndex = 7 * kPage + 0x800, kOffsets = 9 * kPage, kBase = 10 * kPage, kCount = 11 * kPage;
+    constexpr uint64_t kNames = 6 * kPage, kTokens = 7 * kPage, kIndex = 7 * kPage + 0x800, kOffsets = 9 * kPage, kBase = 10 * kPage,
+                       kCount = 11 * kPage;
     uint64_t at = kNames;
     for (const std::string& name : names) {
       memory_[at++] = static_cast<char>(name.size() | first_length_bits);
@@ -80,7 +82,9 @@ class Machine {
   /// Returns an ELF dump with one segment of memory.
   [[nodiscard]] std::vector<std::byte> dump() const {
     const std::string name("VMCOREINFO\0\0", 12);
-    const std::string info = "OSRELEASE=6.1.0-test\nPAGESIZE=4096\nNUMBER(phys_base)=0\nNUMBER(pgtable_l5_enabled)=0\nNUMBER(KERNEL_IMAGE_SIZE)=1073741824\n" + info_;
+    const std::string info =
+        "OSRELEASE=6.1.0-test\nPAGESIZE=4096\nNUMBER(phys_base)=0\nNUMBER(pgtable_l5_enabled)=0\nNUMBER(KERNEL_IMAGE_SIZE)=1073741824\n" +
+        info_;
     std::vector<std::byte> out;
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -39,7 +39,9 @@ TEST_F(KernelDumps, CodeIsReadThroughThePageTablesWithoutThePagesThatAreMissing)
   Machine machine;
   machine.symbol("_stext", 16 * kPage);
   machine.line("BUILD-ID=00112233445566778899aabbccddeeff00112233");
-  const auto dump = read(machine.dump(), {{Ip{kModule}, 100}, {Ip{kDumpedText + 8}, kPage}, {Ip{kModule + 8}, 3 * kPage}, {Ip{kTextBase + 100 * kPage}, kPage}});
+  const auto dump =
+      read(machine.dump(),
+           {{Ip{kModule}, 100}, {Ip{kDumpedText + 8}, kPage}, {Ip{kModule + 8}, 3 * kPage}, {Ip{kTextBase + 100 * kPage}, kPage}});
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   EXPECT_EQ(dump->stext, kDumpedText);
   EXPECT_EQ(dump->build_id, "00112233445566778899aabbccddeeff00112233");
@@ -93,8 +95,8 @@ TEST_F(KernelDumps, NamesAreReadWithBothFormsOfAddresses) {
     uint64_t counter;
   };
   // Without per-cpu addresses, all offsets are from the base. With them, those from the base are negative, minus 1.
-  for (const Case& one : {Case{{0, 0x1000, 0x10000, 0x10020}, kTextBase, kTextBase},
-                          Case{{0x30, -0x1001, -0x10001, -0x10021}, kTextBase, 0x30}}) {
+  for (const Case& one :
+       {Case{{0, 0x1000, 0x10000, 0x10020}, kTextBase, kTextBase}, Case{{0x30, -0x1001, -0x10001, -0x10021}, kTextBase, 0x30}}) {
     Machine machine;
     machine.symbol("_stext", 16 * kPage);
     machine.put_names(names, one.offsets, one.base);
@@ -152,7 +154,8 @@ TEST_F(KernelDumps, ACrashOfTheLibraryIsAnError) {
   std::memcpy(&bytes[offsetof(Elf64_Ehdr, e_shoff)], &sections, sizeof sections);
   const auto dump = read(bytes, {{Ip{kDumpedText}, kPage}});
   ASSERT_FALSE(dump.ok());
-  EXPECT_TRUE(dump.error().message.ends_with("/vmcore: the dump is damaged: the process that read it was ended by signal 11")) << dump.error().message;
+  EXPECT_TRUE(dump.error().message.ends_with("/vmcore: the dump is damaged: the process that read it was ended by signal 11"))
+      << dump.error().message;
 }
 
 TEST_F(KernelDumps, OtherFilesAndEmptyDumpsAreNamed) {
@@ -203,7 +206,8 @@ TEST_F(KernelDumps, DamagedDumpsGiveAnErrorOrOtherBytes) {
     std::vector<std::byte> bytes = whole;
     for (int change = 0; change < 4; ++change) {
       // Headers and VMCOREINFO, page tables, or kallsyms.
-      const size_t at = std::array<size_t, 3>{random() % (2 * kPage), 3 * kPage + random() % (5 * kPage), 8 * kPage + random() % (6 * kPage)}[random() % 3];
+      const size_t at = std::array<size_t, 3>{random() % (2 * kPage), 3 * kPage + random() % (5 * kPage),
+                                              8 * kPage + random() % (6 * kPage)}[random() % 3];
       bytes[at] = static_cast<std::byte>(random());
     }
     const auto dump = read(bytes, {{Ip{kDumpedText}, 2 * kPage}, {Ip{kModule}, 4 * kPage}});

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "image/base/mapped_file.h"
-#include "image/symbols/file_symbols.h"
 #include "image/symbols/dwarf/frame_extents.h"
 #include "image/symbols/dwarf/landing_pads.h"
+#include "image/symbols/file_symbols.h"
 #include "image/symbols/name_rank.h"
 #include "ptdecode/symbols.h"
 #include "source_support.h"
@@ -37,7 +37,8 @@ TEST(NameRank, ThePublicDefaultNameComesFirst) {
       {symbol("choose", false), symbol("f@resolver"), {"label", false, true, true, false}},
   };
   for (const auto& names : addresses) {
-    for (size_t i = 0; i + 1 < names.size(); ++i) EXPECT_LT(name_rank(names[i]), name_rank(names[i + 1])) << names[i].name << " " << names[i + 1].name;
+    for (size_t i = 0; i + 1 < names.size(); ++i)
+      EXPECT_LT(name_rank(names[i]), name_rank(names[i + 1])) << names[i].name << " " << names[i + 1].name;
   }
 }
 
@@ -66,7 +67,8 @@ TEST(NamesAt, TheNamesOfOneAddressAndTimeAreBounded) {
   EXPECT_LE(many.size(), Symbolizer::kMostNames);
   EXPECT_EQ(many.front(), symbols.find(kKernelSpace, kAt, TimeNs{22})->name);
   ASSERT_EQ(symbols.warnings().size(), 1U);
-  EXPECT_EQ(symbols.warnings()[0], "[kernel]: more than 1024 symbols at address 0xffffffff81000000; filters by name know only the first of them");
+  EXPECT_EQ(symbols.warnings()[0],
+            "[kernel]: more than 1024 symbols at address 0xffffffff81000000; filters by name know only the first of them");
 }
 
 // Rust's names of crates of one name, which differ in a hash that the readable name lacks.

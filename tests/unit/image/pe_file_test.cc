@@ -55,11 +55,13 @@ TEST(PeFile, SectionsSymbolsAndFunctions) {
     std::vector<std::tuple<uint32_t, std::string, bool>> symbols;
     for (const PeSymbol& symbol : (*file)->symbols(100)) symbols.emplace_back(symbol.address, symbol.name, symbol.function);
     const std::string second = is_64bit ? "second_long_name" : "econd_long_name";
-    EXPECT_THAT(symbols, testing::ElementsAre(std::tuple(0x1000, "first", true), std::tuple(0x1040, second, true), std::tuple(0x1080, "third", true)));
+    EXPECT_THAT(symbols, testing::ElementsAre(std::tuple(0x1000, "first", true), std::tuple(0x1040, second, true),
+                                              std::tuple(0x1080, "third", true)));
     std::vector<std::tuple<uint32_t, uint32_t, bool>> functions;
     for (const PeFunction& function : (*file)->functions(100)) functions.emplace_back(function.first, function.end, function.is_part);
     if (!is_64bit) functions = {{0x1000, 0x1020, false}, {0x1040, 0x1060, false}, {0x1060, 0x1070, true}};  // i386 has none
-    EXPECT_THAT(functions, testing::ElementsAre(std::tuple(0x1000, 0x1020, false), std::tuple(0x1040, 0x1060, false), std::tuple(0x1060, 0x1070, true)));
+    EXPECT_THAT(functions, testing::ElementsAre(std::tuple(0x1000, 0x1020, false), std::tuple(0x1040, 0x1060, false),
+                                                std::tuple(0x1060, 0x1070, true)));
     read_all(**file);
   }
 }
@@ -78,16 +80,25 @@ TEST(PeFile, DamagedHeadersAreRefused) {
       {"ARM64", [&](PeImage& image) { image.put<uint16_t>(pe + 4, 0xaa64); }, ErrorCode::unsupported, "neither x86-64 nor i386"},
       {"PE32 of x86-64", [&](PeImage& image) { image.put<uint16_t>(optional, 0x10b); }, ErrorCode::unsupported, "neither x86-64 nor i386"},
       {"short optional header", [&](PeImage& image) { image.put<uint16_t>(pe + 20, 100); }, ErrorCode::contradictory_record, "too short"},
-      {"long optional header", [&](PeImage& image) { image.put<uint16_t>(pe + 20, 0xffff); }, ErrorCode::truncated, "ends within its headers"},
+      {"long optional header", [&](PeImage& image) { image.put<uint16_t>(pe + 20, 0xffff); }, ErrorCode::truncated,
+       "ends within its headers"},
       {"65535 sections", [&](PeImage& image) { image.put<uint16_t>(pe + 6, 0xffff); }, ErrorCode::truncated, "section table"},
-      {"overlapping sections", [](PeImage& image) { image.put<uint32_t>(image.section(1) + 12, 0x1100); }, ErrorCode::contradictory_record, "overlap"},
-      {"sections not in order", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 12, 0x1000); }, ErrorCode::contradictory_record, "overlap"},
-      {"the same section twice", [](PeImage& image) { image.put<uint32_t>(image.section(1) + 12, 0x1000); }, ErrorCode::contradictory_record, "overlap"},
-      {"section outside", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 8, 0x2000); }, ErrorCode::contradictory_record, "outside of its image"},
-      {"huge section", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 8, 0xffffffff); }, ErrorCode::contradictory_record, "outside of its image"},
-      {"small image", [&](PeImage& image) { image.put<uint32_t>(optional + 56, 0x1000); }, ErrorCode::contradictory_record, "outside of its image"},
-      {"section beyond the file", [](PeImage& image) { image.put<uint32_t>(image.section(0) + 20, 0x10000); }, ErrorCode::truncated, ".text"},
-      {"code at an odd place", [](PeImage& image) { image.put<uint32_t>(image.section(0) + 20, 0x401); }, ErrorCode::contradictory_record, "not aligned"},
+      {"overlapping sections", [](PeImage& image) { image.put<uint32_t>(image.section(1) + 12, 0x1100); }, ErrorCode::contradictory_record,
+       "overlap"},
+      {"sections not in order", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 12, 0x1000); }, ErrorCode::contradictory_record,
+       "overlap"},
+      {"the same section twice", [](PeImage& image) { image.put<uint32_t>(image.section(1) + 12, 0x1000); },
+       ErrorCode::contradictory_record, "overlap"},
+      {"section outside", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 8, 0x2000); }, ErrorCode::contradictory_record,
+       "outside of its image"},
+      {"huge section", [](PeImage& image) { image.put<uint32_t>(image.section(2) + 8, 0xffffffff); }, ErrorCode::contradictory_record,
+       "outside of its image"},
+      {"small image", [&](PeImage& image) { image.put<uint32_t>(optional + 56, 0x1000); }, ErrorCode::contradictory_record,
+       "outside of its image"},
+      {"section beyond the file", [](PeImage& image) { image.put<uint32_t>(image.section(0) + 20, 0x10000); }, ErrorCode::truncated,
+       ".text"},
+      {"code at an odd place", [](PeImage& image) { image.put<uint32_t>(image.section(0) + 20, 0x401); }, ErrorCode::contradictory_record,
+       "not aligned"},
   };
   const TempDir dir;
   for (const Case& each : cases) {
@@ -111,7 +122,8 @@ TEST(PeFile, EveryTruncationAndEveryChangedByteOfTheHeadersAndTables) {
     if (file.ok()) read_all(**file);
     EXPECT_EQ(file.ok(), size >= kEnd) << size;
   }
-  for (const auto& [first, end] : {std::pair<size_t, size_t>(0, kHeaders), {0x600, 0x6c0}, {0x700, 0x724}, {0x780, 0x785}, {0x800, 0x80e}, {0xa00, text.size()}}) {
+  for (const auto& [first, end] :
+       {std::pair<size_t, size_t>(0, kHeaders), {0x600, 0x6c0}, {0x700, 0x724}, {0x780, 0x785}, {0x800, 0x80e}, {0xa00, text.size()}}) {
     for (size_t at = first; at < end; ++at) {
       for (const int change : {0x01, 0xff}) {
         std::string changed = text;
@@ -129,7 +141,8 @@ TEST(PeFile, RelocationsAreAppliedToCode) {
   for (const bool is_64bit : {true, false}) {
     PeImage image(is_64bit);
     const uint64_t moved = image.base() + 0x1230000, target = image.base() + 0x2008;
-    is_64bit ? image.put<uint64_t>(PeImage::kText + 0x10, target) : image.put<uint32_t>(PeImage::kText + 0x10, static_cast<uint32_t>(target));
+    is_64bit ? image.put<uint64_t>(PeImage::kText + 0x10, target)
+             : image.put<uint32_t>(PeImage::kText + 0x10, static_cast<uint32_t>(target));
     image.put_relocations({static_cast<uint16_t>(is_64bit ? 0xa010 : 0x3010), 0});
     const auto file = open_text(dir, image.text());
     ASSERT_TRUE(file.ok());

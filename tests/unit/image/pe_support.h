@@ -10,14 +10,21 @@
 
 namespace ptd::pe_test {
 
-/// .text at RVA 0x1000 (file 0x400, 0x180 bytes), .rdata at 0x2000 (file 0x600: exports, .pdata at 0x2100, unwind information at 0x2180), .reloc at 0x3000
-/// (file 0x800), COFF symbols at file offset 0xa00. Functions: first at 0x1000 to 0x1020, second from 0x1040, third (exported only) from 0x1080.
+/// .text at RVA 0x1000 (file 0x400, 0x180 bytes), .rdata at 0x2000 (file 0x600: exports, .pdata at 0x2100, unwind information at 0x2180),
+/// .reloc at 0x3000 (file 0x800), COFF symbols at file offset 0xa00. Functions: first at 0x1000 to 0x1020, second from 0x1040, third
+/// (exported only) from 0x1080.
 class PeImage {
  public:
-  static constexpr uint32_t kPe = 0x80, kOptional = kPe + 24, kText = 0x400, kReadOnly = 0x600, kReloc = 0x800, kSymbols = 0xa00, kImageBytes = 0x4000;
+  static constexpr uint32_t kPe = 0x80, kOptional = kPe + 24, kText = 0x400, kReadOnly = 0x600, kReloc = 0x800, kSymbols = 0xa00,
+                            kImageBytes = 0x4000;
   static constexpr uint32_t kTimestamp = 0x5eadbeef;
 
-  explicit PeImage(bool is_64bit = true, uint64_t base = 0) : is_64bit_(is_64bit), base_(base != 0 ? base : is_64bit ? 0x140000000 : 0x400000), bytes_(kSymbols) {
+  explicit PeImage(bool is_64bit = true, uint64_t base = 0)
+      : is_64bit_(is_64bit),
+        base_(base != 0  ? base
+              : is_64bit ? 0x140000000
+                         : 0x400000),
+        bytes_(kSymbols) {
     put_headers();
     for (uint32_t i = 0; i < 0x180; ++i) put<uint8_t>(kText + i, 0x90);
     put_exports();

@@ -54,8 +54,8 @@ TEST_F(RegularFileTest, BeneathAFolder) {
   }
   for (const std::string& name :
        {std::string("../secret"), std::string("sub/../../secret"), std::string("link"), std::string("absolute"),
-        std::string("parent/secret"), std::string("magic"), std::string("loop"), std::string("/dev/zero"), (top_ / "secret").string(), (top_ / "folder2").string(),
-        (folder() / ".." / "secret").string(), std::string("../absent"), std::string("../folder/own")}) {
+        std::string("parent/secret"), std::string("magic"), std::string("loop"), std::string("/dev/zero"), (top_ / "secret").string(),
+        (top_ / "folder2").string(), (folder() / ".." / "secret").string(), std::string("../absent"), std::string("../folder/own")}) {
     const RegularFile file = open_beneath(folder(), name);
     EXPECT_TRUE(!file.fd.ok() && file.outside) << name;
     EXPECT_EQ(file.why(), kOutsideReason) << name;

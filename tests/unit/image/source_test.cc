@@ -267,7 +267,8 @@ TEST(SourceLookup, DeletedAndAnonymousMemoryHasNoBytes) {
 // fexecve() of a memfd.
 TEST(SourceLookup, AMemfdHasTheFileOfItsBuildId) {
   const TempDir dir, other;
-  const std::string cached = dir.write("cache/.build-id/" + std::string(kIdA).substr(0, 2) + "/" + std::string(kIdA).substr(2) + "/elf", small_elf().bytes());
+  const std::string cached =
+      dir.write("cache/.build-id/" + std::string(kIdA).substr(0, 2) + "/" + std::string(kIdA).substr(2) + "/elf", small_elf().bytes());
   CodeSourceOptions cache = only(other);
   cache.build_id_cache = dir.path() + "/cache";
   EXPECT_EQ(CodeSource(cache).find({"/memfd:prog (deleted)", kIdA, 0, 4096}).file_path, cached);
@@ -349,7 +350,8 @@ void set_modified(const std::string& path, int64_t second) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
 }
 
-FoundCode find_recorded(const std::string& path, const FileId& id, int64_t recorded_at_ns, const std::string& own_folder = {}, bool share = false) {
+FoundCode find_recorded(const std::string& path, const FileId& id, int64_t recorded_at_ns, const std::string& own_folder = {},
+                        bool share = false) {
   CodeSourceOptions options;
   options.recorded_at_ns = recorded_at_ns;
   options.own_folder = own_folder;
@@ -460,7 +462,8 @@ TEST(SourceLookup, AFileThatChangedAfterItWasMappedIsDoubted) {
   const FoundCode visible = find(written, mapped, true);
   EXPECT_EQ(visible.status, CodeStatus::found) << "a shared mapping shows what is written later";
   EXPECT_TRUE(visible.assumed && visible.doubted);
-  EXPECT_EQ(find(touched, 0, false).status, CodeStatus::replaced) << "without a time: mapped before the first record, when it did not exist";
+  EXPECT_EQ(find(touched, 0, false).status, CodeStatus::replaced)
+      << "without a time: mapped before the first record, when it did not exist";
   times = {};
   EXPECT_FALSE(find(touched, mapped, false).assumed) << "no record has a time";
 }

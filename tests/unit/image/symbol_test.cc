@@ -58,7 +58,8 @@ TEST(SymbolRanges, TheInnermostRangeWins) {
 TEST(SymbolRanges, AForkedSpaceHasThoseOfItsParent) {
   constexpr Ip kJit{0x7f0000000000};
   TimelineBuilder builder;
-  const SpaceId parent = builder.add_space(), between = builder.fork_space(parent, TimeNs{20}), child = builder.fork_space(between, TimeNs{30});
+  const SpaceId parent = builder.add_space(), between = builder.fork_space(parent, TimeNs{20}),
+                child = builder.fork_space(between, TimeNs{30});
   Symbolizer symbols{builder.build()};
   const auto add = [&](SpaceId space, uint64_t offset, uint64_t size, Interval live, const char* name) {
     symbols.add_range({space, kJit + offset, size, live, name, "[jit]"});
@@ -131,11 +132,20 @@ TEST(ModuleNames, AsMuchOfThePathsAsTellsFilesApart) {
   const SpaceId space = builder.add_space();
   uint64_t ip = 0x1000;
   std::vector<Section> sections;
-  for (const auto& [path, build_id] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"/x/a/prog", "11111111aa"}, {"/x/b/prog", "22222222bb"}, {"/mnt/x/b/prog", "22222222bb"},  // two files, one of them at two paths
-           {"/x/a/lib/l.so", ""}, {"/x/b/lib/l.so", ""}, {"/l.so", ""},                                // no build ids: a file for each path
-           {"/opt/cur.so", "33333333cc"}, {"/opt/cur.so", "44444444dd"}, {"/opt/cur.so", ""},          // a file that was replaced
-           {"/one/only.so", "55"}, {"/two/only.so", "55"}, {"[vdso]", ""}}) {
+  for (const auto& [path, build_id] :
+       std::initializer_list<std::pair<const char*, const char*>>{// Two files, one of them at two paths.
+                                                                  {"/x/a/prog", "11111111aa"},
+                                                                  {"/x/b/prog", "22222222bb"},
+                                                                  {"/mnt/x/b/prog", "22222222bb"},
+                                                                  {"/x/a/lib/l.so", ""},
+                                                                  {"/x/b/lib/l.so", ""},
+                                                                  {"/l.so", ""},  // no build ids: a file for each path
+                                                                  {"/opt/cur.so", "33333333cc"},
+                                                                  {"/opt/cur.so", "44444444dd"},
+                                                                  {"/opt/cur.so", ""},  // a file that was replaced
+                                                                  {"/one/only.so", "55"},
+                                                                  {"/two/only.so", "55"},
+                                                                  {"[vdso]", ""}}) {
     Section section;
     section.space = space;
     section.ip = Ip{ip += 0x1000};
@@ -148,8 +158,8 @@ TEST(ModuleNames, AsMuchOfThePathsAsTellsFilesApart) {
   const Symbolizer symbols{builder.build()};
   std::vector<std::string> names;
   for (const Section& section : sections) names.emplace_back(symbols.module_of(section));
-  EXPECT_EQ(names, (std::vector<std::string>{"a/prog", "b/prog", "b/prog", "a/lib/l.so", "b/lib/l.so", "/l.so", "cur.so [33333333]", "cur.so [44444444]",
-                                             "cur.so [33333333]", "only.so", "only.so", "[vdso]"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a/prog", "b/prog", "b/prog", "a/lib/l.so", "b/lib/l.so", "/l.so", "cur.so [33333333]",
+                                             "cur.so [44444444]", "cur.so [33333333]", "only.so", "only.so", "[vdso]"}));
 }
 
 // A trace without time asks at the start of time, before anything was mapped.

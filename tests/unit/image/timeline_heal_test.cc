@@ -50,7 +50,8 @@ TEST(TimelineHeal, ACertainContentHasTheSameFlagsThroughout) {
   builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x10}, 100));
   builder.add_edit(poke(kKernelIp, {0x66, 0x90}, {0x66, 0x20}, 300));  // version 2 is healed, version 3 is this one
   CodeView view(builder.build());
-  const Got healed = fetch(view, kKernelSpace, kKernelIp, at(200), 1, {{0, 2}}), after = fetch(view, kKernelSpace, kKernelIp, at(350), 1, {{0, 2}});
+  const Got healed = fetch(view, kKernelSpace, kKernelIp, at(200), 1, {{0, 2}}),
+            after = fetch(view, kKernelSpace, kKernelIp, at(350), 1, {{0, 2}});
   ASSERT_EQ(healed.hex() + " " + after.hex(), "66 66");
   EXPECT_TRUE(any(healed.candidates[0].flags, CodeFlag::healed));
   EXPECT_FALSE(any(after.candidates[0].flags, CodeFlag::healed));
@@ -95,7 +96,8 @@ TEST(TimelineHeal, RepetitionsAndRecordsThatChangeNothingCollapse) {
   EXPECT_EQ(timeline.site(0).versions, 2U);
 }
 
-// Its time tells nothing of the record, or that it is newer, as where it is the first copy of a module that was loaded meanwhile: then it is no finding.
+// Its time tells nothing of the record, or that it is newer, as where it is the first copy of a module that was loaded meanwhile: then it
+// is no finding.
 TEST(TimelineHeal, BaseCopyNewerThanARecord) {
   for (const Interval taken : {during(50, 150), at(150)}) {
     TimelineBuilder builder;
@@ -262,7 +264,8 @@ TEST(TimelineHeal, AForkWithinTheTimeOfAChange) {
   const SpaceId parent = builder.add_space();
   builder.add_section(section(parent, 0x1000, filled(64, 0xaa), {TimeNs{10}, kTimeMax}));
   builder.add_edit(edit(parent, 0x1004, bytes({0xaa, 0xaa}), bytes({0xaa, 0xbb}), during(40, 60)));
-  const SpaceId before = builder.fork_space(parent, TimeNs{39}), child = builder.fork_space(parent, TimeNs{50}), after = builder.fork_space(parent, TimeNs{61});
+  const SpaceId before = builder.fork_space(parent, TimeNs{39}), child = builder.fork_space(parent, TimeNs{50}),
+                after = builder.fork_space(parent, TimeNs{61});
   const SpaceId grandchild = builder.fork_space(child, TimeNs{70});
   const SpaceId edited = builder.fork_space(parent, TimeNs{50}), proven = builder.fork_space(parent, TimeNs{50});
   builder.add_edit(edit(edited, 0x1005, {}, bytes({0xcc}), at(80)));

@@ -320,7 +320,8 @@ TEST(TimelineKernel, LostRecordsAreFoundByOldBytes) {
   }
 }
 
-// A trampoline is removed, and a module is loaded to its place: only a poke record gives its code. A clock that is late still finds the trampoline.
+// A trampoline is removed, and a module is loaded to its place: only a poke record gives its code. A clock that is late still finds the
+// trampoline.
 TEST(LikeliestSection, CodeOfARecordIsNotOfASectionThatEndedBeforeIt) {
   TimelineBuilder builder;
   Section trampoline;

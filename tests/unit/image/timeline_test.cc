@@ -162,7 +162,7 @@ TEST(Timeline, ASectionIsThereThroughoutTheMomentsTold) {
   };
   EXPECT_EQ(first_byte(parent, 0x1080, 35), 2);
   EXPECT_EQ(first_byte(parent, 0x1080, 50), 0);  // a replaced mapping does not come back
-  EXPECT_EQ(first_byte(child, 0x1080, 50), 2);  // as it was at the fork
+  EXPECT_EQ(first_byte(child, 0x1080, 50), 2);   // as it was at the fork
   EXPECT_EQ(first_byte(child, 0x1008, 50), 1);
   EXPECT_EQ(first_byte(child, 0x1008, 60), 3);
   EXPECT_EQ(first_byte(child, 0x1050, 75), 1);

@@ -25,7 +25,8 @@ TEST(WriteAll, APipeThatDoesNotBlockGetsAllBytes) {
   std::string got;
   std::thread reader([&] {
     std::array<char, 5000> buffer{};
-    for (ssize_t size = 0; (size = ::read(ends[0], buffer.data(), buffer.size())) > 0;) got.append(buffer.data(), static_cast<size_t>(size));
+    for (ssize_t size = 0; (size = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
+      got.append(buffer.data(), static_cast<size_t>(size));
   });
   EXPECT_TRUE(write_all(ends[1], text.data(), text.size()));
   ::close(ends[1]);

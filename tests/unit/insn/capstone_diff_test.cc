@@ -70,8 +70,8 @@ Verdict judge(csh handle, ExecMode mode, uint32_t word, size_t size) {
     return std::find(std::begin(kConditions), std::end(kConditions), text) != std::end(kConditions);
   };
   const std::string_view plain = name.size() > 2 && name.substr(name.size() - 2) == ".w" ? name.substr(0, name.size() - 2) : name;
-  const bool bl = plain == "bl" || plain == "blx" || plain == "blr" || plain == "blxns" || (starts(plain, "bl") && is_condition(plain.substr(2))) ||
-                  (starts(plain, "blx") && is_condition(plain.substr(3)));
+  const bool bl = plain == "bl" || plain == "blx" || plain == "blr" || plain == "blxns" ||
+                  (starts(plain, "bl") && is_condition(plain.substr(2))) || (starts(plain, "blx") && is_condition(plain.substr(3)));
   const bool b = plain == "b" || (a64 ? starts(name, "b.") || starts(name, "bc.") : plain[0] == 'b' && is_condition(plain.substr(1)));
   if (starts(name, "cbz") || starts(name, "cbnz") || starts(name, "tbz") || starts(name, "tbnz") || b || (bl && has_target)) {
     verdict.cls = ArmClass::direct;

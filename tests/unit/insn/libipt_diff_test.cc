@@ -223,7 +223,8 @@ const char* LibiptComparison::rule_of(const uint8_t* raw, const Insn& ours, cons
     default:
       return nullptr;
   }
-  if (p[1] == 0x0f) return sequential && theirs != nullptr && theirs->iclass == ptic_other && theirs->size == at + 2 ? "amd-3dnow" : nullptr;
+  if (p[1] == 0x0f)
+    return sequential && theirs != nullptr && theirs->iclass == ptic_other && theirs->size == at + 2 ? "amd-3dnow" : nullptr;
   if (p[1] == 0xb9 || p[1] == 0xff) return ours.detail == InsnDetail::ud ? "ud0-ud1-modrm" : nullptr;
   if (p[1] == 0xa6 || p[1] == 0xa7) return sequential ? "via-padlock" : nullptr;
   if (ours.detail == InsnDetail::rsm && same_length) return "rsm-far";

@@ -75,7 +75,8 @@ class Runtime {
     what.begin = begin;
     send(what);
   }
-  void announce(AnnounceKind kind, uint64_t place, const std::vector<std::byte>& code, uint64_t from, uint64_t size = 0, bool relisted = false) {
+  void announce(AnnounceKind kind, uint64_t place, const std::vector<std::byte>& code, uint64_t from, uint64_t size = 0,
+                bool relisted = false) {
     Announcement what;
     what.kind = kind;
     what.relisted = relisted;
@@ -189,7 +190,8 @@ TEST(AnnounceFold, ChangesThatHaveBegunAreKept) {
     uint64_t begins = 0, ends = 0;
     for (const Told& one : kept) {
       const auto parsed = parse_announce_record(one.record);
-      if (parsed->instance == AnnounceFold::kState || parsed->kind == AnnounceKind::unload || parsed->kind > AnnounceKind::patch || parsed->chunk != 0)
+      if (parsed->instance == AnnounceFold::kState || parsed->kind == AnnounceKind::unload || parsed->kind > AnnounceKind::patch ||
+          parsed->chunk != 0)
         continue;
       (parsed->begin ? begins : ends) += 1;
     }
@@ -289,7 +291,8 @@ Code folded_code(std::vector<Announcement> all) {
   Code live;
   folded.each([&](TimeNs, Bytes record) {
     const auto parsed = parse_announce_record(record);
-    if (parsed->instance == AnnounceFold::kState && parsed->kind == AnnounceKind::load) live[parsed->address] = {parsed->data.begin(), parsed->data.end()};
+    if (parsed->instance == AnnounceFold::kState && parsed->kind == AnnounceKind::load)
+      live[parsed->address] = {parsed->data.begin(), parsed->data.end()};
   });
   return live;
 }
@@ -312,7 +315,8 @@ TEST(AnnounceFold, APatchChangesAllFunctionsThatItOverlaps) {
                                  code_at(AnnounceKind::patch, 0x1022, all(6, 8))});
   const auto bytes_at = [&](uint64_t address) {
     std::vector<int> got;
-    for (const std::byte byte : live.contains(address) ? live.at(address) : std::vector<std::byte>()) got.push_back(std::to_integer<int>(byte));
+    for (const std::byte byte : live.contains(address) ? live.at(address) : std::vector<std::byte>())
+      got.push_back(std::to_integer<int>(byte));
     return got;
   };
   EXPECT_EQ(bytes_at(0x1004), (std::vector<int>{9, 9, 1, 8}));

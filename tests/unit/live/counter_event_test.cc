@@ -22,7 +22,9 @@ class CounterEvents : public ::testing::Test {
     std::filesystem::create_directories(dir_.path() + "/events/sched/sched_switch");
     std::ofstream(dir_.path() + "/events/sched/sched_switch/id") << "314\n";
   }
-  Result<CounterEvent> parse(const std::string& text) const { return parse_counter_event("--pause-on", text, dir_.path() + "/sys", dir_.path()); }
+  Result<CounterEvent> parse(const std::string& text) const {
+    return parse_counter_event("--pause-on", text, dir_.path() + "/sys", dir_.path());
+  }
   TempDir dir_;
 };
 
@@ -49,8 +51,8 @@ TEST_F(CounterEvents, NamesLevelsAndPeriods) {
 }
 
 TEST_F(CounterEvents, WhatIsNoEventIsRefused) {
-  for (const char* text : {"", "nothing", "sched:sched_switch:x", "cycles:", "cycles:w", "cycles@0", "cycles@-1", "cycles@x", "../sched:x", "sched:../../id", ":x",
-                           "nopmu/a/u"}) {
+  for (const char* text : {"", "nothing", "sched:sched_switch:x", "cycles:", "cycles:w", "cycles@0", "cycles@-1", "cycles@x", "../sched:x",
+                           "sched:../../id", ":x", "nopmu/a/u"}) {
     const Result<CounterEvent> event = parse(text);
     ASSERT_FALSE(event.ok()) << text;
     EXPECT_FALSE(event.error().message.empty()) << text;
@@ -75,7 +77,8 @@ TEST_F(CounterEvents, TheAttrHasSizeAndAction) {
   EXPECT_EQ(word_at(samples, 116), 0U);
   EXPECT_TRUE(samples.holds_trace());
   event->spec.aux_sample_bytes = 0;
-  for (const auto& [action, bits] : {std::pair(perfio::kAuxStartPaused, 1U), std::pair(perfio::kAuxPause, 2U), std::pair(perfio::kAuxResume, 4U)}) {
+  for (const auto& [action, bits] :
+       {std::pair(perfio::kAuxStartPaused, 1U), std::pair(perfio::kAuxPause, 2U), std::pair(perfio::kAuxResume, 4U)}) {
     event->spec.aux_action = action;
     const perfio::EventAttr attr = perfio::file_attr(event->spec, event->name);
     EXPECT_EQ(word_at(attr, 24) >> 20 & 1, 0U);
@@ -93,7 +96,8 @@ TEST_F(CounterEvents, ARefusalNamesTheKernelThatIsNeeded) {
   EXPECT_NE(why_refused(event, "intel_pt//u", EACCES, "6.1.0").find("CAP_PERFMON"), std::string::npos);
   event.spec.aux_sample_bytes = 0;
   event.spec.aux_action = perfio::kAuxPause;
-  EXPECT_EQ(why_refused(event, "intel_pt//u", EINVAL, "6.12.3"), "pausing and resuming a trace (aux-action) need Linux 6.13, and this is 6.12.3");
+  EXPECT_EQ(why_refused(event, "intel_pt//u", EINVAL, "6.12.3"),
+            "pausing and resuming a trace (aux-action) need Linux 6.13, and this is 6.12.3");
   event.spec.aux_action = perfio::kAuxStartPaused;
   EXPECT_NE(why_refused(event, "intel_bts//u", EOPNOTSUPP, "6.13.0").find("intel_bts//u cannot start paused"), std::string::npos);
 }

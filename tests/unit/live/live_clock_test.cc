@@ -1,8 +1,8 @@
 // Times of announcements where the kernel publishes no conversion of the processor's counter.
+#include "capture/live/events/live_clock.h"
+
 #include <gtest/gtest.h>
 #include <time.h>
-
-#include "capture/live/events/live_clock.h"
 
 namespace ptd::live {
 namespace {
@@ -21,8 +21,8 @@ TEST(LiveClock, NoRecordNoTime) {
   EXPECT_EQ(clock.now_ns(), 0U);
 }
 
-// The records' times are ten seconds later than CLOCK_MONOTONIC, or earlier. The last record is the one with the longest delay between its time
-// and its reading.
+// The records' times are ten seconds later than CLOCK_MONOTONIC, or earlier. The last record is the one with the longest delay between its
+// time and its reading.
 TEST(LiveClock, TheRecordThatIsReadSoonestDecides) {
   constexpr int64_t kOffsetNs = 10'000 * static_cast<int64_t>(kMs);
   for (const int64_t offset_ns : {kOffsetNs, -kOffsetNs}) {

@@ -14,7 +14,9 @@ constexpr uint16_t kOol = 2;
 
 std::vector<std::byte> filled(size_t count, int value) { return std::vector<std::byte>(count, static_cast<std::byte>(value)); }
 
-Payload poke(uint64_t address, std::vector<std::byte> from, std::vector<std::byte> to) { return TextPokeRecord{address, std::move(from), std::move(to)}; }
+Payload poke(uint64_t address, std::vector<std::byte> from, std::vector<std::byte> to) {
+  return TextPokeRecord{address, std::move(from), std::move(to)};
+}
 
 /// A poke or loss of the log.
 struct Kept {
@@ -182,7 +184,8 @@ TEST(PokeFold, CodeThatIsAsBeforeAgainHasNotStayedSo) {
 
 // Readers need the record that created the code: without it, the code would be older.
 TEST(PokeFold, ACreationStaysUntilTheCodeGoes) {
-  std::vector<Payload> fed = {poke(kSlots, {}, filled(16, 1)), poke(kSlots, filled(16, 1), filled(16, 2)), poke(kSlots, filled(16, 2), filled(16, 3))};
+  std::vector<Payload> fed = {poke(kSlots, {}, filled(16, 1)), poke(kSlots, filled(16, 1), filled(16, 2)),
+                              poke(kSlots, filled(16, 2), filled(16, 3))};
   EXPECT_EQ(times_when_full(fed), (std::vector<uint64_t>{1, 3}));
   fed.push_back(poke(kSlots, filled(16, 3), {}));
   EXPECT_EQ(times_when_full(fed), (std::vector<uint64_t>{4}));

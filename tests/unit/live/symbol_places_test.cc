@@ -40,7 +40,9 @@ TEST(SymbolPlaces, VersionsOfAName) {
   const auto file = ElfFile::open(info.dli_fname);
   ASSERT_TRUE(file.ok());
   const std::vector<ElfSymbol> symbols = (*file)->read_symbols();
-  const auto has = [&](const char* name) { return std::any_of(symbols.begin(), symbols.end(), [&](const ElfSymbol& symbol) { return symbol.name == name; }); };
+  const auto has = [&](const char* name) {
+    return std::any_of(symbols.begin(), symbols.end(), [&](const ElfSymbol& symbol) { return symbol.name == name; });
+  };
   if (!has("cfree@GLIBC_2.2.5") || !has("memcpy@GLIBC_2.2.5")) GTEST_SKIP() << info.dli_fname << " has other versions";
   const SymbolPlaces places = SymbolPlaces::of_file(**file);
   EXPECT_TRUE(places.find("cfree").ok());

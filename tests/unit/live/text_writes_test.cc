@@ -37,7 +37,14 @@ class Kernel : public testing::Test {
     std::vector<std::byte> record;
     constexpr uint32_t kRaw = kCommonBytes + 16 + sizeof(Stack);
     perfio::ByteWriter out(record);
-    out.u32(perfio::kRecordSample).u16(0).u16(perfio::kRecordHeaderBytes + 12 + kRaw).u64(time_ns).u32(kRaw).zeros(kCommonBytes).u64(kPoke).u64(place);
+    out.u32(perfio::kRecordSample)
+        .u16(0)
+        .u16(perfio::kRecordHeaderBytes + 12 + kRaw)
+        .u64(time_ns)
+        .u32(kRaw)
+        .zeros(kCommonBytes)
+        .u64(kPoke)
+        .u64(place);
     for (const uint64_t word : stack) out.u64(word);
     writes_.on_record(record, cpu);
   }
@@ -71,8 +78,8 @@ class Kernel : public testing::Test {
       return bytes.empty() ? "-" : word == kNop ? "nop" : word == kBranch ? "b" : word == kTrap ? "brk" : std::to_string(word);
     };
     const bool image = change.poke.addr >= kImage;
-    return std::to_string(change.time_ns) + " " + (image ? "i" : "m") + std::to_string(change.poke.addr - (image ? kImage : kModule)) + " " +
-           hex(change.poke.old_bytes) + ">" + hex(change.poke.new_bytes);
+    return std::to_string(change.time_ns) + " " + (image ? "i" : "m") + std::to_string(change.poke.addr - (image ? kImage : kModule)) +
+           " " + hex(change.poke.old_bytes) + ">" + hex(change.poke.new_bytes);
   }
   std::vector<std::string> take() {
     unknown_.clear();
@@ -83,7 +90,8 @@ class Kernel : public testing::Test {
       return std::vector<std::byte>(at, at + static_cast<ptrdiff_t>(extent.size_bytes));
     };
     std::vector<std::string> lines;
-    for (const CodeChange& change : writes_.take(read, [this](uint64_t time_ns, int32_t) { unknown_.push_back(time_ns); })) lines.push_back(text(change));
+    for (const CodeChange& change : writes_.take(read, [this](uint64_t time_ns, int32_t) { unknown_.push_back(time_ns); }))
+      lines.push_back(text(change));
     return lines;
   }
 
@@ -112,7 +120,8 @@ TEST_F(Kernel, AnImageThatIsElsewhereGivesNoChangesOfOtherCode) {
 }
 
 TEST(Vmcoreinfo, Number) {
-  constexpr std::string_view kText = "OSRELEASE=6.12\nNUMBER(VA_BITS)=48\nNUMBER(kimage_voffset)=0xffff99b928c00000\nNUMBER(PHYS_OFFSET)=0x40000000\n";
+  constexpr std::string_view kText =
+      "OSRELEASE=6.12\nNUMBER(VA_BITS)=48\nNUMBER(kimage_voffset)=0xffff99b928c00000\nNUMBER(PHYS_OFFSET)=0x40000000\n";
   EXPECT_EQ(vmcoreinfo_number(kText, "kimage_voffset"), 0xffff99b928c00000U);
   EXPECT_EQ(vmcoreinfo_number(kText, "PHYS_OFFSET"), 0x40000000U);
   EXPECT_EQ(vmcoreinfo_number(kText, "kimage"), std::nullopt);
@@ -120,9 +129,7 @@ TEST(Vmcoreinfo, Number) {
   EXPECT_EQ(vmcoreinfo_number("\nNUMBER(PHYS_OFFSET)=0x", "PHYS_OFFSET"), std::nullopt);
 }
 
-TEST_F(Kernel, TheFirstChangeIsOfTheImage) {
-  EXPECT_EQ(text(writes_.first_change()), "1 i0 nop>nop");
-}
+TEST_F(Kernel, TheFirstChangeIsOfTheImage) { EXPECT_EQ(text(writes_.first_change()), "1 i0 nop>nop"); }
 
 TEST_F(Kernel, TheFirstChangeOfAnImageThatCannotBeReadHasNoBytes) {
   writes_ = TextWrites({kImage, kImageBytes}, kPlace);

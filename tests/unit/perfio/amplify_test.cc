@@ -106,8 +106,8 @@ TEST(Amplify, CompressedStreamThatGrowsWithoutEnd) {
   EXPECT_NE(reader->damage().messages[0].find("more than 16 MiB and 64 times its size"), std::string::npos) << reader->damage().messages[0];
 }
 
-// Whatever its last record lacks is reported, though nothing of a cut block comes out of it. The only other place where a stream can pause is
-// between its header and its first block.
+// Whatever its last record lacks is reported, though nothing of a cut block comes out of it. The only other place where a stream can pause
+// is between its header and its first block.
 TEST(Amplify, ACompressedStreamThatEndsWithinABlockIsCut) {
   ZstdCompressor zstd(3);
   std::vector<std::byte> plain, packed;
@@ -150,7 +150,9 @@ TEST(Amplify, CompressedDataInsideCompressedDataIsNamed) {
   ASSERT_NE(reader, nullptr);
   EXPECT_EQ(reader->damage().bad_records, 1U);
   const std::vector<std::string>& messages = reader->damage().messages;
-  const auto names_it = [](const std::string& text) { return text.find("a compressed record inside the data of a compressed record") != text.npos; };
+  const auto names_it = [](const std::string& text) {
+    return text.find("a compressed record inside the data of a compressed record") != text.npos;
+  };
   EXPECT_TRUE(std::any_of(messages.begin(), messages.end(), names_it));
 }
 

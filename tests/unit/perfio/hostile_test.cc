@@ -190,7 +190,8 @@ TEST(Hostile, ZstdBombsInOneFolderShareALimit) {
   EXPECT_LE(read_bytes, limit);
   EXPECT_GT(read_bytes, limit / 2);
   EXPECT_GT((*reader)->damage().cuts.size(), kFiles / 2);
-  for (const ReadDamage::Cut& cut : (*reader)->damage().cuts) EXPECT_NE((*reader)->damage().name_of(cut.file), "data." + std::to_string(kFiles));
+  for (const ReadDamage::Cut& cut : (*reader)->damage().cuts)
+    EXPECT_NE((*reader)->damage().name_of(cut.file), "data." + std::to_string(kFiles));
 }
 
 /// Zeros that take no memory until they are written to.
@@ -248,9 +249,10 @@ TEST(Hostile, TheSearchForRecordsEnds) {
   EXPECT_TRUE(damage.cut());
   EXPECT_EQ(damage.cuts.at(0).offset_bytes, 16U);
   ASSERT_EQ(damage.messages.size(), 1U);
-  EXPECT_EQ(damage.messages[0],
-            "the 268439568 bytes from a record of impossible size 0 on are lost (no records in 268435456 bytes; the 4112 bytes after them were "
-            "not searched), at offset 16");
+  EXPECT_EQ(
+      damage.messages[0],
+      "the 268439568 bytes from a record of impossible size 0 on are lost (no records in 268435456 bytes; the 4112 bytes after them were "
+      "not searched), at offset 16");
 }
 
 }  // namespace

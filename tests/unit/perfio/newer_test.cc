@@ -1,4 +1,5 @@
-// Files of newer kernels and perf: records and features of unknown types are skipped and counted; compressed records as perf 6.16 writes them.
+// Files of newer kernels and perf: records and features of unknown types are skipped and counted; compressed records as perf 6.16 writes
+// them.
 #include <algorithm>
 #include <random>
 
@@ -112,7 +113,9 @@ TEST(Newer, UnknownFeaturesAreKeptAsBytes) {
   auto reader = PerfReader::open(dir / "perf.data");
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ((*reader)->features().hostname, "here");
-  EXPECT_EQ(std::count_if((*reader)->features().raw.begin(), (*reader)->features().raw.end(), [](const RawFeature& each) { return each.bit >= 32; }), 4);
+  EXPECT_EQ(std::count_if((*reader)->features().raw.begin(), (*reader)->features().raw.end(),
+                          [](const RawFeature& each) { return each.bit >= 32; }),
+            4);
   EXPECT_TRUE((*reader)->damage().messages.empty());
 }
 
@@ -129,8 +132,8 @@ std::vector<std::string> noisy_comms(size_t count, uint64_t first_time, std::vec
   return names;
 }
 
-// tools/perf builtin-record.c, record__pushfn(): `compressed` counts headers and data; the header's size is the aligned one, in 16 bits; the
-// padding is not written if that overflows.
+// tools/perf builtin-record.c, record__pushfn(): `compressed` counts headers and data; the header's size is the aligned one, in 16 bits;
+// the padding is not written if that overflows.
 void append_as_perf(std::vector<std::byte>& pipe, Bytes stream, uint16_t misc) {
   constexpr size_t kMostPart = 65519;
   std::vector<std::byte> parts;
@@ -174,7 +177,8 @@ TEST(Newer, CompressedRecordsLongerThanTheirHeaderCanSay) {
   }
 }
 
-// Headers at every eighth byte, none of whose chains reaches the end. Ends only if each header is tried once, not from each possible first part.
+// Headers at every eighth byte, none of whose chains reaches the end. Ends only if each header is tried once, not from each possible first
+// part.
 TEST(Newer, ALongCompressedRecordWithoutAChainOfParts) {
   constexpr uint64_t kDataBytes = (24U << 20) + 1;
   TempDir dir;

@@ -1,7 +1,7 @@
 // The sort buffer: FINISHED_ROUND, stability, the bound.
-#include <algorithm>
-
 #include "perfio/ordering.h"
+
+#include <algorithm>
 
 #include "util.h"
 

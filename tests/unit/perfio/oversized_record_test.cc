@@ -1,5 +1,5 @@
-// Records that are longer than their content and trailer: as kernel 6.18 writes them for the second of two events with KSYMBOL, with a damaged
-// size, and those of a newer kernel.
+// Records that are longer than their content and trailer: as kernel 6.18 writes them for the second of two events with KSYMBOL, with a
+// damaged size, and those of a newer kernel.
 #include "perfio/format/oversized_record.h"
 
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "perfio/format/record_encode.h"
-#include "perfio/zstd_stream.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/wire.h"
+#include "perfio/zstd_stream.h"
 #include "tests/unit/perfio/util.h"
 
 namespace ptd::perfio {
@@ -111,8 +111,18 @@ std::vector<std::vector<std::byte>> all_kinds() {
   TaskRecord fork{7, 1, 8, 1, 10, false}, exit = fork;
   exit.exit = true;
   std::vector<std::vector<std::byte>> all;
-  const std::vector<Payload> payloads{map, CommRecord{7, 8, "name", true}, fork, exit, symbol, program, poke, AuxRecord{0, 64, 0}, ItraceStartRecord{7, 8},
-                                      LostRecord{5, 1, false}, SwitchRecord{true, false, false, -1, -1}, SwitchRecord{true, false, true, 9, 9}};
+  const std::vector<Payload> payloads{map,
+                                      CommRecord{7, 8, "name", true},
+                                      fork,
+                                      exit,
+                                      symbol,
+                                      program,
+                                      poke,
+                                      AuxRecord{0, 64, 0},
+                                      ItraceStartRecord{7, 8},
+                                      LostRecord{5, 1, false},
+                                      SwitchRecord{true, false, false, -1, -1},
+                                      SwitchRecord{true, false, true, 9, 9}};
   for (const Payload& payload : payloads) all.push_back(encoded_at(payload, 10));
   std::vector<std::byte> mmap;
   EXPECT_TRUE(encode_record(map, {test::at(10, 1, 5), 0, false}, test::full_attr(5), mmap));
@@ -175,7 +185,8 @@ Seen read_all(Bytes records, bool compressed) {
 std::vector<std::vector<std::byte>> followers() {
   std::vector<std::vector<std::byte>> all;
   for (uint64_t i = 0; i < 5; ++i)
-    all.push_back(i % 2 == 0 ? encoded_at(CommRecord{7, 8, "next", true}, 20 + i) : encoded_at(SwitchRecord{true, false, false, -1, -1}, 20 + i));
+    all.push_back(i % 2 == 0 ? encoded_at(CommRecord{7, 8, "next", true}, 20 + i)
+                             : encoded_at(SwitchRecord{true, false, false, -1, -1}, 20 + i));
   return all;
 }
 
@@ -191,7 +202,8 @@ TEST(OversizedRecord, RecordsInsideOneOfDamagedSizeAreRead) {
         set_size(records, size);
         for (const std::vector<std::byte>& next : followers()) add_to(records, next);
         const Seen seen = read_all(records, compressed);
-        ASSERT_EQ(seen.types, (std::vector<uint32_t>{type, 3, 14, 3, 14, 3})) << "type " << type << ", " << swallowed << " inside" << compressed;
+        ASSERT_EQ(seen.types, (std::vector<uint32_t>{type, 3, 14, 3, 14, 3}))
+            << "type " << type << ", " << swallowed << " inside" << compressed;
         EXPECT_EQ(seen.times, (std::vector<uint64_t>{own_time, 20, 21, 22, 23, 24})) << "type " << type << ", " << swallowed << " inside";
         EXPECT_EQ(seen.damage.oversized_records, swallowed == 0 ? 0U : 1U) << "type " << type;
         EXPECT_EQ(seen.damage.messages.size(), swallowed == 0 ? 0U : 1U) << "type " << type;
@@ -251,8 +263,10 @@ TEST(OversizedRecord, LongerContentOfANewerKernelIsNoDamage) {
         for (const std::vector<std::byte>& next : followers()) add_to(records, next);
         const Seen seen = read_all(records, false);
         ASSERT_EQ(seen.types.size(), 6U) << "type " << type;
-        EXPECT_EQ(std::count(seen.times.begin(), seen.times.end(), 0x1111111111111111U), 1) << "type " << type << ", " << words << " of " << word;
-        EXPECT_TRUE(seen.damage.messages.empty()) << "type " << type << ", " << words << " words of " << word << ": " << seen.damage.messages.front();
+        EXPECT_EQ(std::count(seen.times.begin(), seen.times.end(), 0x1111111111111111U), 1)
+            << "type " << type << ", " << words << " of " << word;
+        EXPECT_TRUE(seen.damage.messages.empty())
+            << "type " << type << ", " << words << " words of " << word << ": " << seen.damage.messages.front();
       }
     }
   }

@@ -127,21 +127,24 @@ TEST(SampleId, ReadAndCallchainBeforeRaw) {
 
 // The order of perf_event.h, "PERF_RECORD_SAMPLE".
 TEST(SampleId, AuxComesAfterAllOtherFields) {
-  EventAttr attr = attr_with(kSampleIdentifier | kSampleRaw | kSampleBranchStack | kSampleRegsUser | kSampleStackUser | kSampleWeightStruct |
-                             kSampleDataSource | kSampleTransaction | kSampleRegsIntr | kSamplePhysAddr | kSampleCgroup |
-                             kSampleDataPageSize | kSampleCodePageSize | kSampleAux);
+  EventAttr attr = attr_with(kSampleIdentifier | kSampleRaw | kSampleBranchStack | kSampleRegsUser | kSampleStackUser |
+                             kSampleWeightStruct | kSampleDataSource | kSampleTransaction | kSampleRegsIntr | kSamplePhysAddr |
+                             kSampleCgroup | kSampleDataPageSize | kSampleCodePageSize | kSampleAux);
   attr.branch_sample_type = kBranchHardwareIndex | kBranchCounters;
   attr.sample_regs_user = 0b101;
   attr.sample_regs_intr = 0b1;
   const std::string words = "1111111111111111 2222222222222222 3333333333333333 4444444444444444";
-  const std::string before = "0900000000000000"
-                             "0c000000 aabbccdd aabbccdd aabbccdd"
-                             "0100000000000000 ffffffffffffffff" + words +                                      // one branch, its counters
-                             "0200000000000000 1111111111111111 2222222222222222"                                // registers of user code
-                             "1000000000000000 01010101010101010101010101010101 0800000000000000"               // 16 bytes of stack
-                             "1111111111111111 2222222222222222 3333333333333333"                                // weight, source, transaction
-                             "0000000000000000"                                                                  // no registers
-                             + words;                                                                            // addresses, cgroup, sizes
+  const std::string before =
+      "0900000000000000"
+      "0c000000 aabbccdd aabbccdd aabbccdd"
+      "0100000000000000 ffffffffffffffff" +
+      words +                                                               // one branch, its counters
+      "0200000000000000 1111111111111111 2222222222222222"                  // registers of user code
+      "1000000000000000 01010101010101010101010101010101 0800000000000000"  // 16 bytes of stack
+      // Weight, source, transaction.
+      "1111111111111111 2222222222222222 3333333333333333"
+      "0000000000000000"  // no registers
+      + words;            // addresses, cgroup, sizes
   SampleFields got;
   const auto body = hex(before + "0800000000000000 0102030405060708");
   ASSERT_TRUE(parse_sample(attr, body, got));

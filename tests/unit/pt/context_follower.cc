@@ -18,9 +18,7 @@ class Follower : public testing::Test {
     track_.sort();
     follower_ = ContextFollower(track_, 0);
   }
-  int32_t tid_at(uint32_t& passed, uint64_t first, uint64_t last) {
-    return follower_.at(passed, TimeNs{first}, TimeNs{last}).tid;
-  }
+  int32_t tid_at(uint32_t& passed, uint64_t first, uint64_t last) { return follower_.at(passed, TimeNs{first}, TimeNs{last}).tid; }
 
   ContextTrack track_;
   ContextFollower follower_;

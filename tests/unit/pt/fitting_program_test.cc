@@ -20,7 +20,8 @@ class FittingProgram : public testing::Test, protected TimedPackets {
  protected:
   FittingProgram() {
     TimelineBuilder builder;
-    for (const auto& code : {std::vector<uint8_t>{0xff, 0xe0}, {0x75, 0xfe, 0xff, 0xe0}, {0x75, 0xfe, 0x75, 0xfc, 0xff, 0xe0}, {0xeb, 0x7e}}) {
+    for (const auto& code :
+         {std::vector<uint8_t>{0xff, 0xe0}, {0x75, 0xfe, 0xff, 0xe0}, {0x75, 0xfe, 0x75, 0xfc, 0xff, 0xe0}, {0xeb, 0x7e}}) {
       std::vector<std::byte> bytes;
       for (const uint8_t byte : code) bytes.push_back(std::byte{byte});
       spaces_.push_back(builder.add_space());

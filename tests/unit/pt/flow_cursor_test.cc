@@ -91,11 +91,12 @@ TEST(FlowCursor, Order) {
       {"what begins a thread's flow comes after its mark", "m1 b1 m2 e8 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 9, 2)}, {event_at(1, 8, 7, EventKind::enabled)}, {})},
       {"and so does what comes before that", "m1 b1 e7 e8 m2 e9 b1",
-       batch_of(2, {mark_at(0, 5), mark_at(1, 5, 2)}, {event_at(1, 7, 7, EventKind::paging), event_at(1, 8, 7, EventKind::disabled), event_at(1, 9, 7, EventKind::enabled)}, {})},
+       batch_of(2, {mark_at(0, 5), mark_at(1, 5, 2)},
+                {event_at(1, 7, 7, EventKind::paging), event_at(1, 8, 7, EventKind::disabled), event_at(1, 9, 7, EventKind::enabled)}, {})},
       {"a thread without blocks", "m1 b1 e7 m2 e7 g8 e9 m1 e10 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 7, 2), mark_at(1, 7)},
-                {event_at(1, 7, 7, EventKind::disabled), event_at(1, 7, 7, EventKind::enabled), event_at(1, 9, 7, EventKind::async_disabled),
-                 event_at(1, 10, 7, EventKind::enabled)},
+                {event_at(1, 7, 7, EventKind::disabled), event_at(1, 7, 7, EventKind::enabled),
+                 event_at(1, 9, 7, EventKind::async_disabled), event_at(1, 10, 7, EventKind::enabled)},
                 {gap_at(1, 8, 7)})},
       {"likewise an exception whose handler is not traced", "m1 b1 e8 m2 b1",
        batch_of(2, {mark_at(0, 0), mark_at(1, 0, 2)}, {event_at(1, 8, 0, EventKind::async_branch)}, {})},
@@ -159,7 +160,8 @@ TEST(FlowCursor, MarksOfOneThreadArePassedUpToTheLastThatAdvancesTime) {
     EXPECT_EQ(cursor.position(), each.position) << each.why;
     EXPECT_EQ(cursor.mark().before_block, each.position) << each.why;
     EXPECT_EQ(cursor.now(), cursor.mark().about) << each.why;
-    EXPECT_EQ(cursor.next(), each.position == 2 && each.marks.size() > 2 && each.marks[2].before_block == 2 ? FlowItem::mark : FlowItem::blocks)
+    EXPECT_EQ(cursor.next(),
+              each.position == 2 && each.marks.size() > 2 && each.marks[2].before_block == 2 ? FlowItem::mark : FlowItem::blocks)
         << each.why;
   }
 }

@@ -36,7 +36,9 @@ class GuestThread : public testing::Test, protected TimedPackets {
     const int32_t thread = thread_of_machine(machine, tid);
     add_guest_switch(contexts_, {machine, host_of(machine), 0}, TimeNs{time_ns}, {thread, thread, spaces_[machine]});
   }
-  void run_guest(uint32_t machine, uint64_t time_ns) { contexts_.add_switch(0, TimeNs{time_ns}, {host_of(machine), host_of(machine), kNoSpace}); }
+  void run_guest(uint32_t machine, uint64_t time_ns) {
+    contexts_.add_switch(0, TimeNs{time_ns}, {host_of(machine), host_of(machine), kNoSpace});
+  }
   void sync(uint64_t tsc) {
     writer_.psb();
     time(tsc);

@@ -57,7 +57,8 @@ MissingRun decode_missing(const std::vector<std::byte>& bytes, bool has_image, b
   for (bool more = true; more;) {
     more = decoder.next(batch);
     ran.blocks += batch.blocks.size();
-    ran.uncertain += static_cast<size_t>(std::ranges::count_if(batch.blocks, [](const Block& block) { return (block.flags & kUncertainFlags) != 0; }));
+    ran.uncertain +=
+        static_cast<size_t>(std::ranges::count_if(batch.blocks, [](const Block& block) { return (block.flags & kUncertainFlags) != 0; }));
     for (const Gap& gap : batch.gaps) ran.gaps += gap.reason == GapReason::no_image ? 1 : 0;
   }
   ran.searched = fetch_steps().walked - before;

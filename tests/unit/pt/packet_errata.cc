@@ -28,8 +28,8 @@ Errata from_libipt(const pt_errata& e) {
 }
 
 TEST(Errata, EqualLibiptForEveryModel) {
-  // Before 2.1.2, libipt assumed skl014 for the parts on which it is fixed (its log: "skl014 fixed on recent processors"). Each version knows more of
-  // these parts: 2.0.5 (Debian 12) the first four, 2.0.6 (Ubuntu 24.04) the first eleven, 2.1.2 (Debian 13) all but the last.
+  // Before 2.1.2, libipt assumed skl014 for the parts on which it is fixed (its log: "skl014 fixed on recent processors"). Each version
+  // knows more of these parts: 2.0.5 (Debian 12) the first four, 2.0.6 (Ubuntu 24.04) the first eleven, 2.1.2 (Debian 13) all but the last.
   const pt_version version = pt_library_version();
   const bool assumes_skl014 = std::tuple(version.major, version.minor, version.patch) < std::tuple(2, 1, 2);
   const std::set<int> kSkl014Fixed = {0x8f, 0x97, 0x9a, 0xbf, 0xcf, 0xad, 0xae, 0xb7, 0xb5, 0xaa, 0xac, 0xba, 0xc5, 0xc6, 0xbd, 0xcc, 0xd5};

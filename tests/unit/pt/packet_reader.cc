@@ -210,8 +210,8 @@ TEST(PacketWriter, FirstIpAfterAPsbIsNotCompressed) {
   writer.fup(0x401173);
   writer.tip(0x401175);
   EXPECT_EQ(std::vector<std::byte>(bytes.begin() + static_cast<std::ptrdiff_t>(first), bytes.end()),
-            (std::vector<std::byte>{std::byte{0x7d}, std::byte{0x73}, std::byte{0x11}, std::byte{0x40}, std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0x2d},
-                                    std::byte{0x75}, std::byte{0x11}}));
+            (std::vector<std::byte>{std::byte{0x7d}, std::byte{0x73}, std::byte{0x11}, std::byte{0x40}, std::byte{0}, std::byte{0},
+                                    std::byte{0}, std::byte{0x2d}, std::byte{0x75}, std::byte{0x11}}));
 }
 
 TEST(PacketWriter, RefusesWhatDoesNotFit) {

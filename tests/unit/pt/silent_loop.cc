@@ -34,7 +34,8 @@ struct Outcome {
   std::vector<EventKind> events;
 };
 
-Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace, const pt::DecoderOptions& given = {}, const std::vector<Edit>& edits = {}) {
+Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace, const pt::DecoderOptions& given = {},
+               const std::vector<Edit>& edits = {}) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();
   Section section;
@@ -99,9 +100,9 @@ TEST(SilentLoop, AnInterruptEndsASpin) {
 // unconditional branches generate none), so an event reports that more may have been executed.
 TEST(SilentLoop, AnEventInALoopWithoutPacketsReportsThatItsRoundsAreNotCounted) {
   const std::vector<std::byte> loops[] = {
-      bytes_of({0x66, 0x90, 0xeb, 0xfc}),                          // nop; jmp kCode
-      bytes_of({0x66, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff}),        // nop; call kCode
-      bytes_of({0xeb, 0x02, 0xeb, 0xfe, 0xeb, 0xfc}),              // jmp +4; +2: jmp +2; +4: jmp +2
+      bytes_of({0x66, 0x90, 0xeb, 0xfc}),                                      // nop; jmp kCode
+      bytes_of({0x66, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff}),                    // nop; call kCode
+      bytes_of({0xeb, 0x02, 0xeb, 0xfe, 0xeb, 0xfc}),                          // jmp +4; +2: jmp +2; +4: jmp +2
       bytes_of({0x66, 0x90, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xf4, 0xeb, 0xf6}),  // nop; call +8; hlt; +8: jmp kCode
   };
   struct End {
@@ -110,7 +111,7 @@ TEST(SilentLoop, AnEventInALoopWithoutPacketsReportsThatItsRoundsAreNotCounted) 
   };
   const std::vector<std::byte> fup = bytes_of({0x7d, 0x02, 0x10, 0x40, 0x00, 0x00, 0x00});
   const End ends[] = {
-      {bytes_of({0x01}), {EventKind::skipped, EventKind::async_disabled}},                                  // TIP.PGD
+      {bytes_of({0x01}), {EventKind::skipped, EventKind::async_disabled}},                                 // TIP.PGD
       {bytes_of({0x6d, 0x02, 0x10, 0x40, 0, 0, 0, 0x01}), {EventKind::skipped, EventKind::async_branch}},  // TIP kCode + 2
   };
   for (const auto& loop : loops) {
@@ -148,7 +149,8 @@ TEST(SilentLoop, AnEventInCodeThatPacketsCountReportsNothing) {
   }
 }
 
-// nop; jmp +8; +8: nop or zeros; jmp kCode + 2. While generated code is being written, a jump to a part that is not there yet leads through zeros.
+// nop; jmp +8; +8: nop or zeros; jmp kCode + 2. While generated code is being written, a jump to a part that is not there yet leads through
+// zeros.
 TEST(SilentLoop, MemoryWithoutCodeIsNoPartOfALoop) {
   const std::vector<std::byte> fup = bytes_of({0x7d, 0x02, 0x10, 0x40, 0, 0, 0, 0x01});
   for (const int written : {0, 1}) {
@@ -163,7 +165,8 @@ TEST(SilentLoop, MemoryWithoutCodeIsNoPartOfALoop) {
   }
 }
 
-// nop; kCode + 2: jmp +8, later jmp *%rax; +8: ret, at another time jmp kCode + 2. It is a loop only if both direct jumps were there at one time.
+// nop; kCode + 2: jmp +8, later jmp *%rax; +8: ret, at another time jmp kCode + 2. It is a loop only if both direct jumps were there at one
+// time.
 TEST(SilentLoop, VersionsOfDifferentTimesAreNoLoop) {
   const std::vector<std::byte> code = bytes_of({0x66, 0x90, 0xeb, 0x04, 0xf4, 0xf4, 0xf4, 0xf4, 0xc3, 0x90});
   for (const uint64_t second : {500, 1000, 2000}) {
@@ -229,7 +232,7 @@ TEST(SilentLoop, TheFastPathEndsWhereTheWalkerDoes) {
   const Case cases[] = {
       {jumps(10000, branch), {}, 10001, 10002},
       {jumps(60000, branch), {GapReason::limit}, 10000, 1U << 15},  // each jump is a block, at eight bytes of output
-      {nops(100000, branch), {}, 100001, 100002},                    // blocks of 4096
+      {nops(100000, branch), {}, 100001, 100002},                   // blocks of 4096
       {nops(kLimit - 1, branch), {}, kLimit, kLimit + 1},
       {nops(kLimit, branch), {GapReason::limit}, kLimit, kLimit + 1},
       {nops(20000, jumps(200, branch)), {}, 20201, 20202},
@@ -256,7 +259,7 @@ TEST(SilentLoop, TheFastPathKeepsTheLimitThatIsLeft) {
   constexpr uint64_t kLimit = 1U << 18;
   constexpr size_t kShort = 20000;
   std::vector<std::byte> code(kShort, std::byte{0x90});
-  append(code, bytes_of({0x74, 0x00, 0xc3}));  // jz, RET
+  append(code, bytes_of({0x74, 0x00, 0xc3}));                         // jz, RET
   std::vector<std::byte> trace = trace_of({0x06, 0x2d, 0x00, 0x80});  // TNT, TIP into the long straight code
   append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));                  // a TNT that it cannot take, then a TIP to kCode
   for (int i = 0; i < 20; ++i) append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));

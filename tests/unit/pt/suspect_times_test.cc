@@ -41,7 +41,8 @@ struct Decoded {
   std::vector<Mark> marks;
 };
 
-Decoded decode(const std::vector<std::byte>& bytes, const LossyLoop& loop, bool exact, const std::vector<SyncPoint>* sync_points = nullptr) {
+Decoded decode(const std::vector<std::byte>& bytes, const LossyLoop& loop, bool exact,
+               const std::vector<SyncPoint>* sync_points = nullptr) {
   const LossyMachine machine(loop);
   DecoderOptions options;
   options.exact_only = exact;
@@ -78,7 +79,7 @@ TEST(SuspectTimes, AreTheSameOnBothPaths) {
   PacketWriter writer(bytes);
   begin_loop(writer);
   for (unsigned i = 1; i < 200; ++i) {
-    writer.mtc(static_cast<uint8_t>(i));  // every 16 ns
+    writer.mtc(static_cast<uint8_t>(i));                            // every 16 ns
     for (unsigned more = 0; more < 6; ++more) writer.tnt(0x3f, 6);  // only the first may have begun before the MTC
   }
   for (uint64_t end_ns = 2001; end_ns < 2100; ++end_ns) {

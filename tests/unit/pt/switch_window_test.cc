@@ -1,4 +1,5 @@
-// Segments that begin between the two records of a context switch: the code that the flow reaches tells whether it passed the switch function.
+// Segments that begin between the two records of a context switch: the code that the flow reaches tells whether it passed the switch
+// function.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// The emulated trace unit tells the mode where it changes, as a processor does ([SDM] "MODE.Exec Packet"): with branches, after a pause, after
-// lost packets.
+// The emulated trace unit tells the mode where it changes, as a processor does ([SDM] "MODE.Exec Packet"): with branches, after a pause,
+// after lost packets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,10 @@ TEST(CodeSegments, OfLinux) {
   EXPECT_EQ(mode(0x8048000, 0x23), ExecMode::bits32);
   EXPECT_EQ(mode(0x8048000, 0x07), ExecMode::unknown);
   EXPECT_EQ(mode(0x1000000, 0x10), ExecMode::bits64);
-  const auto unasked = [] { ADD_FAILURE(); return uint64_t{0x23}; };
+  const auto unasked = [] {
+    ADD_FAILURE();
+    return uint64_t{0x23};
+  };
   EXPECT_EQ(mode_of_code(0xffffffff81000000, unasked), ExecMode::bits64);
   EXPECT_EQ(mode_of_code(0x7fffffffe000, unasked), ExecMode::bits64);
 }

@@ -12,11 +12,11 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint64_t kIdleLoop = 0xffffffff81000000;  // JMP RAX
-constexpr uint64_t kSwitchEntry = kIdleLoop + 0x10;  // likewise
+constexpr uint64_t kIdleLoop = 0xffffffff81000000;    // JMP RAX
+constexpr uint64_t kSwitchEntry = kIdleLoop + 0x10;   // likewise
 constexpr uint64_t kSwitchCaller = kIdleLoop + 0x20;  // JMP kSwitchEntry
-constexpr uint64_t kUserLoop = 0x400000;  // JMP RAX, of threads 1 and 2
-constexpr uint64_t kOtherLoop = 0x500000;  // likewise, of another program alone
+constexpr uint64_t kUserLoop = 0x400000;              // JMP RAX, of threads 1 and 2
+constexpr uint64_t kOtherLoop = 0x500000;             // likewise, of another program alone
 
 // The flow of each thread, as a string: its number for each block, with "b" if it runs another program and "?" if the block is suspect.
 class UnseenSwitch : public testing::Test, protected TimedPackets {
@@ -72,7 +72,8 @@ class UnseenSwitch : public testing::Test, protected TimedPackets {
       more = decoder.next(batch);
       size_t mark = 0;
       for (size_t i = 0; i < batch.blocks.size(); ++i) {
-        for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) tid = std::to_string(batch.marks[mark].tid) + (batch.marks[mark].space == other_ ? "b" : "");
+        for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark)
+          tid = std::to_string(batch.marks[mark].tid) + (batch.marks[mark].space == other_ ? "b" : "");
         threads += tid + (has(batch.blocks[i].flags, BlockFlag::suspect) ? "?" : "");
       }
     }

@@ -90,7 +90,8 @@ TEST_F(Anchors, RoundsThatCanBeNumberedInTwoWaysGiveNothing) {
 }
 
 /// Trace of one segment.
-// A lost part may hold a round of one cpu. Another one lost on the other cpu would make the counts equal again, and all rounds between them wrong.
+// A lost part may hold a round of one cpu. Another one lost on the other cpu would make the counts equal again, and all rounds between them
+// wrong.
 TEST_F(Anchors, NothingIsCountedAfterALoss) {
   const auto whole = match_anchors(streams_, pokes_);
   constexpr size_t kLost = 9;

@@ -2,7 +2,6 @@
 #include "recording/bundle/bundle_image.h"
 
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -45,7 +44,7 @@ TEST(BundleImage, AddressSpacesAreLimitedByTheirMemory) {
     const Status status = read(chunk);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::contradictory_record);
-    EXPECT_LT(status.error().offset_bytes, chunk.size());               // the entry that exceeds the limit,
+    EXPECT_LT(status.error().offset_bytes, chunk.size());                     // the entry that exceeds the limit,
     EXPECT_GT(status.error().offset_bytes, chunk.size() - chunk.size() / 8);  // which is the last
   }
 }
@@ -67,9 +66,12 @@ TEST(BundleImage, SpacesOfGuestsAreThoseOfTheirMachine) {
     return ImageOp(nop);
   };
   const SpaceId guest = space_of_machine(1, 2);  // after the kernel's of its machine
-  EXPECT_TRUE(status_of({AddSpaceOp{1}, edit(guest), edit(kernel_of_machine(1)), ForkSpaceOp{guest, TimeNs{5}}, edit(space_of_machine(1, 3))}));
-  EXPECT_TRUE(status_of({AddSpaceOp{1}, AddSpaceOp{0}, edit(SpaceId{3}), AddSpaceOp{1}, edit(space_of_machine(1, 4)), AddSpaceOp{2}, edit(space_of_machine(2, 6))}));
-  for (const SpaceId wrong : {SpaceId{1}, SpaceId{2}, space_of_machine(1, 1), space_of_machine(1, 3), space_of_machine(2, 2), kernel_of_machine(2), kNoSpace}) {
+  EXPECT_TRUE(
+      status_of({AddSpaceOp{1}, edit(guest), edit(kernel_of_machine(1)), ForkSpaceOp{guest, TimeNs{5}}, edit(space_of_machine(1, 3))}));
+  EXPECT_TRUE(status_of({AddSpaceOp{1}, AddSpaceOp{0}, edit(SpaceId{3}), AddSpaceOp{1}, edit(space_of_machine(1, 4)), AddSpaceOp{2},
+                         edit(space_of_machine(2, 6))}));
+  for (const SpaceId wrong :
+       {SpaceId{1}, SpaceId{2}, space_of_machine(1, 1), space_of_machine(1, 3), space_of_machine(2, 2), kernel_of_machine(2), kNoSpace}) {
     EXPECT_FALSE(status_of({AddSpaceOp{1}, edit(wrong)})) << wrong.value;
     EXPECT_FALSE(status_of({AddSpaceOp{1}, ForkSpaceOp{wrong, TimeNs{5}}})) << wrong.value;
     EXPECT_FALSE(status_of({AddSpaceOp{1}, RemoveOp{wrong, Ip{0x1000}, 16, TimeNs{5}}})) << wrong.value;

@@ -53,7 +53,8 @@ Told decode(const Recording& recording, uint32_t stream, unsigned threads = 1) {
           const Block& block = batch.blocks[i];
           const Interval time = mark != 0 ? batch.marks[mark - 1].time : told.runs.empty() ? Interval{} : told.runs.back().time;
           const int32_t tid = mark != 0 ? batch.marks[mark - 1].tid : told.runs.empty() ? -1 : told.runs.back().tid;
-          told.runs.push_back({decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time, segment.stream_offset_bytes, tid});
+          told.runs.push_back(
+              {decoder.blocks().info(block.node).ip.value, block.instructions, block.flags, time, segment.stream_offset_bytes, tid});
         }
         told.gaps += batch.gaps.size();
         return true;
@@ -218,9 +219,10 @@ class UncertainTimes : public Demo {
     if (HasFatalFailure()) return;
     starts_ = whole_->segment_starts(stream_);
   }
-  /// Expects one finding that names `place` (or none, if `may_have_no_effect`), and the true flow and times, but for `slack_ns`, in all segments
-  /// without doubtful code. Where the time is wide, code that changes is doubtful.
-  void expect_uncertain(const Damaged& damaged, const std::string& place, uint64_t slack_ns, bool may_have_no_effect = false, bool same_threads = false) const {
+  /// Expects one finding that names `place` (or none, if `may_have_no_effect`), and the true flow and times, but for `slack_ns`, in all
+  /// segments without doubtful code. Where the time is wide, code that changes is doubtful.
+  void expect_uncertain(const Damaged& damaged, const std::string& place, uint64_t slack_ns, bool may_have_no_effect = false,
+                        bool same_threads = false) const {
     const auto recording = damaged.open();
     ASSERT_TRUE(recording);
     std::vector<Finding> findings = recording->findings();
@@ -269,7 +271,8 @@ class UncertainTimes : public Demo {
 };
 
 // A wrong MTC packet moves all times up to the next TSC, by 256 periods: the TSC contradicts them. Bit 0 moves one period, which the
-// repetition of a count shows; bit 1 moves two periods before the count shows it. The first MTC after a TMA may belong to an edge before it, and has no effect then.
+// repetition of a count shows; bit 1 moves two periods before the count shows it. The first MTC after a TMA may belong to an edge before
+// it, and has no effect then.
 TEST_F(UncertainTimes, OneBitOfAnMtc) {
   constexpr uint64_t kPeriodNs = 334;  // 8 ticks of 24 MHz: tests/demo/pt_stream.h
   size_t trials = 0;
@@ -280,7 +283,8 @@ TEST_F(UncertainTimes, OneBitOfAnMtc) {
         const uint64_t at = damaged.flip_mtc(i, number, bit);
         if (at == 0) continue;
         SCOPED_TRACE("segment " + std::to_string(i) + ", MTC " + std::to_string(number) + ", bit " + std::to_string(bit));
-        expect_uncertain(damaged, "trace offset " + (bit <= 1 ? "" : std::to_string(starts_[i] + at)), bit <= 1 ? 2 * kPeriodNs : 0, number == 0);
+        expect_uncertain(damaged, "trace offset " + (bit <= 1 ? "" : std::to_string(starts_[i] + at)), bit <= 1 ? 2 * kPeriodNs : 0,
+                         number == 0);
         if (HasFatalFailure()) return;
         ++trials;
       }
@@ -334,8 +338,9 @@ INSTANTIATE_TEST_SUITE_P(Ticks, MovedTsc, ::testing::Values(-3'000'000'000, -20'
 
 // Damage of TIME_CONV and AUXTRACE_INFO: each is reported, and where it can be told, the times are those of the undamaged recording.
 constexpr uint32_t kAux = 11, kAuxtraceInfo = 70, kAuxtrace = 71, kTimeConv = 79;
-constexpr size_t kConvShift = 8, kConvMult = 16, kConvZero = 24, kConvShort = 49;                              // of TIME_CONV
-constexpr size_t kInfoPmuType = 16, kInfoMult = 32, kInfoZero = 40, kInfoPeriod = 104, kInfoRatioN = 112, kInfoRatioD = 120;      // of AUXTRACE_INFO
+constexpr size_t kConvShift = 8, kConvMult = 16, kConvZero = 24, kConvShort = 49;  // of TIME_CONV
+// Of AUXTRACE_INFO.
+constexpr size_t kInfoPmuType = 16, kInfoMult = 32, kInfoZero = 40, kInfoPeriod = 104, kInfoRatioN = 112, kInfoRatioD = 120;
 
 class Conversion : public ::testing::Test {
  protected:
@@ -380,7 +385,8 @@ class Conversion : public ::testing::Test {
     open();
     std::vector<Finding> findings = damaged_->findings();
     for (const Finding& finding : miscount_findings(*damaged_)) findings.push_back(finding);
-    EXPECT_TRUE(std::ranges::any_of(findings, [&](const Finding& each) { return each.kind == kind && each.what.find(words) != std::string::npos; }))
+    EXPECT_TRUE(
+        std::ranges::any_of(findings, [&](const Finding& each) { return each.kind == kind && each.what.find(words) != std::string::npos; }))
         << words << ", " << findings.size() << " findings, the first: " << (findings.empty() ? "" : findings[0].what);
   }
   [[nodiscard]] const Recording& whole() const { return *whole_; }
@@ -438,7 +444,8 @@ TEST_F(Conversion, TheRecordsChooseBetweenTwo) {
 
 TEST_F(Conversion, ASmallDifferenceIsReported) {
   flip(kTimeConv, kConvZero + 1, 1);
-  expect(FindingKind::clock_contradicts, "512 ns apart: that of TIME_CONV is used, but the times of the records do not show which one is right");
+  expect(FindingKind::clock_contradicts,
+         "512 ns apart: that of TIME_CONV is used, but the times of the records do not show which one is right");
 }
 
 TEST_F(Conversion, BothMayBeWrong) {

@@ -148,8 +148,8 @@ TEST(ErrorCodes, Usage) {
   EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, 0x1000}}), kNone);
   EXPECT_EQ(raw_code(raw, {{raw.pt_path, 1U << 20, 0, 0x1000}}), ErrorCode::bad_image_piece);
   EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, ~uint64_t{0}}}), ErrorCode::bad_image_piece);
-  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, {}}}), ErrorCode::bad_image_piece);           // no ELF file
-  EXPECT_EQ(raw_code(raw, {{"/proc/self/exe", 0, 0, {}}}), ErrorCode::bad_image_piece);      // may be loaded anywhere
+  EXPECT_EQ(raw_code(raw, {{raw.pt_path, 0, 0, {}}}), ErrorCode::bad_image_piece);       // no ELF file
+  EXPECT_EQ(raw_code(raw, {{"/proc/self/exe", 0, 0, {}}}), ErrorCode::bad_image_piece);  // may be loaded anywhere
   OpenOptions options = options_of(kBundle);
   options.images = {{raw.pt_path, 0, 0, 0x1000}};
   EXPECT_EQ(Recording::open(options).error().code, ErrorCode::contradictory_options);
@@ -219,7 +219,9 @@ TEST(ErrorCodes, PermissionDenied) {
   RawOptions raw;
   raw.pt_path = path;
   const ErrorCode opened_raw = raw_code(raw);
-  if (root) { ASSERT_EQ(::seteuid(0), 0); }
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
   EXPECT_EQ(opened, ErrorCode::permission_denied);
   EXPECT_EQ(opened_raw, ErrorCode::permission_denied);
 }

@@ -167,7 +167,8 @@ TEST_F(Fold, ManySmallSamplesInCompressedRecordsAreBounded) {
   EXPECT_GT(data_->streams[0].samples().size(), 100U);
   EXPECT_LT(data_->streams[0].samples().size(), 256U);
   ASSERT_EQ(data_->timeline.findings().size(), 1U);
-  EXPECT_NE(data_->timeline.findings()[0].what.find("needs more than 1 GiB of memory"), std::string::npos) << data_->timeline.findings()[0].what;
+  EXPECT_NE(data_->timeline.findings()[0].what.find("needs more than 1 GiB of memory"), std::string::npos)
+      << data_->timeline.findings()[0].what;
 }
 
 TEST_F(Fold, AStreamHasTraceInSamplesOrInAuxtraceRecords) {
@@ -192,18 +193,20 @@ TEST_F(Fold, AStreamHasTraceInSamplesOrInAuxtraceRecords) {
   EXPECT_EQ(data_->streams[1].size_bytes(), 64U);
   EXPECT_EQ(data_->streams[1].samples().size(), 1U);
   const auto& findings = data_->timeline.findings();
-  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& finding) { return finding.kind == FindingKind::trace_lost; }), 1);
+  EXPECT_EQ(std::count_if(findings.begin(), findings.end(), [](const Finding& finding) { return finding.kind == FindingKind::trace_lost; }),
+            1);
 }
 
-// What AUXTRACE_INFO says, with what the kernel says of the ring in AUX records: whether the trace is snapshots, and whether that is a finding.
+// What AUXTRACE_INFO says, with what the kernel says of the ring in AUX records: whether the trace is snapshots, and whether that is a
+// finding.
 TEST_F(Fold, ASnapshotModeThatCannotBeIsAFinding) {
   const std::vector<std::byte> bytes(256, std::byte{0x02});
   struct Case {
     uint64_t word, flags;
     bool has_aux, is_snapshot, is_found;
   };
-  std::vector<Case> cases{{0, 0, true, false, false}, {1, 2, true, true, false}, {0, 0, false, false, false}, {1, 0, false, true, false},
-                          {1, 0, true, false, true},  {0, 2, true, true, true}};
+  std::vector<Case> cases{{0, 0, true, false, false}, {1, 2, true, true, false}, {0, 0, false, false, false},
+                          {1, 0, false, true, false}, {1, 0, true, false, true}, {0, 2, true, true, true}};
   for (int bit = 1; bit < 64; ++bit) {
     cases.push_back({uint64_t{1} << bit, 0, true, false, true});
     cases.push_back({uint64_t{1} << bit | 1, 2, true, true, true});
@@ -221,7 +224,8 @@ TEST_F(Fold, ASnapshotModeThatCannotBeIsAFinding) {
     finish();
     EXPECT_EQ(fold_->is_snapshot(), each.is_snapshot) << each.word << " " << each.flags;
     const auto& findings = data_->timeline.findings();
-    EXPECT_EQ(std::ranges::count(findings, FindingKind::bad_record, &Finding::kind), each.is_found ? 1 : 0) << each.word << " " << each.flags;
+    EXPECT_EQ(std::ranges::count(findings, FindingKind::bad_record, &Finding::kind), each.is_found ? 1 : 0)
+        << each.word << " " << each.flags;
   }
 }
 

@@ -312,16 +312,17 @@ TEST_F(Fold, NamesOfGeneratedCodeEndWithTheirRecords) {
   record(0x3000, 0x154, 2, false, "ftrace_trampoline", 1000);
   record(0x5000, 0x100, 2, true, "ftrace_trampoline", 1000);  // was there before the recording
   record(0x3000, 0x154, 2, true, "ftrace_trampoline", 2000);
-  record(0x6000, 0x40, 2, true, "ftrace_trampoline", 1000);    // likewise; another one came to its place
+  record(0x6000, 0x40, 2, true, "ftrace_trampoline", 1000);  // likewise; another one came to its place
   record(0x6000, 0x40, 2, false, "other_trampoline", 1200);
   record(0x9000, 0x80, 1, false, "bpf_prog_1", 0);
   record(0xb000, 0x10, 2, false, "ftrace_trampoline", 1500);  // before a module came to its place
   record(0xb000, 0x10, 2, true, "ftrace_trampoline", 1600);
-  dir_.write("kcore_dir/kallsyms",
-             "ffffffff81003000 t ftrace_trampoline [__builtin__ftrace]\nffffffff81005000 t ftrace_trampoline [__builtin__ftrace]\n"
-             "ffffffff81006000 t other_trampoline [__builtin__ftrace]\n"
-             "ffffffff81007000 t kprobe_insn_page [__builtin__kprobes]\nffffffff81009000 t bpf_prog_1 [bpf]\nffffffff8100b000 t one [late]\n"
-             "ffffffff8100b020 t two [late]\n");
+  dir_.write(
+      "kcore_dir/kallsyms",
+      "ffffffff81003000 t ftrace_trampoline [__builtin__ftrace]\nffffffff81005000 t ftrace_trampoline [__builtin__ftrace]\n"
+      "ffffffff81006000 t other_trampoline [__builtin__ftrace]\n"
+      "ffffffff81007000 t kprobe_insn_page [__builtin__kprobes]\nffffffff81009000 t bpf_prog_1 [bpf]\nffffffff8100b000 t one [late]\n"
+      "ffffffff8100b020 t two [late]\n");
   dir_.write("kcore_dir/modules", "late 4096 0 - Live 0xffffffff8100b000\n");
   KernelImage::Copies copies;
   copies.kcore_dir = dir_.path() + "/kcore_dir";

@@ -86,8 +86,9 @@ std::string names(uint64_t moved, uint64_t functions = 200) {
   std::string lines;
   for (uint64_t i = 0; i < functions; ++i) {
     std::array<char, 64> line{};
-    (void)std::snprintf(line.data(), line.size(), "%llx T %s%llu\n", static_cast<unsigned long long>(kText.value + kCode + 64 * i + (i > 100 ? moved : 0)),
-                        "fn", static_cast<unsigned long long>(i));
+    (void)std::snprintf(line.data(), line.size(), "%llx T %s%llu\n",
+                        static_cast<unsigned long long>(kText.value + kCode + 64 * i + (i > 100 ? moved : 0)), "fn",
+                        static_cast<unsigned long long>(i));
     lines += line.data();
   }
   return lines + "ffffffff81000200 T _stext\nffffffff81030000 T _etext\n";
@@ -123,7 +124,8 @@ TEST_F(ForeignText, DataThatDiffersIsNoLostRecord) {
   for (const uint64_t at : changed) std::copy(nop.begin(), nop.end(), after_.begin() + static_cast<ptrdiff_t>(at));
   kernel_.size_bytes = base_.size();
   const std::string bounds = "ffffffff81000000 T _stext\nffffffff81600000 T _etext\n";
-  for (const auto& [of_base, of_after] : {std::pair(std::string(), std::string()), std::pair(bounds, std::string()), std::pair(std::string(), bounds)}) {
+  for (const auto& [of_base, of_after] :
+       {std::pair(std::string(), std::string()), std::pair(bounds, std::string()), std::pair(std::string(), bounds)}) {
     base_names_ = of_base;
     after_names_ = of_after;
     EXPECT_FALSE(refuses(false, "kcore is"));

@@ -117,7 +117,8 @@ TEST_F(ManyGuests, ThoseThatAreTooManyAreNamed) {
   finish();
   EXPECT_TRUE(has_guest(kFirst + 61));
   EXPECT_FALSE(has_guest(kFirst + 62));
-  EXPECT_EQ(told("only 62 guests can be told apart: 38 more have no code, and their flow is a gap (processes 1062, 1063, 1064, 1065, ...)"), 1);
+  EXPECT_EQ(told("only 62 guests can be told apart: 38 more have no code, and their flow is a gap (processes 1062, 1063, 1064, 1065, ...)"),
+            1);
 }
 
 TEST_F(ManyGuests, RecordsThatAreIgnoredSayWhy) {
@@ -139,9 +140,10 @@ class GuestRings : public Fold {
 
   GuestRings() {
     constexpr uint64_t kNone = ~uint64_t{0};
-    const std::vector<std::array<uint64_t, 6>> events = {  // id, idx, cpu, tid; machine_pid, vcpu
-        {kHost, 0, 0, kNone, 0, kNone}, {kFirst, 0, 0, 501, 500, 0}, {kSecond, 0, 0, 502, 500, 1}, {kUnknown, 0, 0, 503, 500, kNone},
-        {kOther, 0, 0, 601, 600, 0}, {kThread, 0, kNone, 701, 700, 0}};
+    const std::vector<std::array<uint64_t, 6>> events = {// id, idx, cpu, tid; machine_pid, vcpu
+                                                         {kHost, 0, 0, kNone, 0, kNone}, {kFirst, 0, 0, 501, 500, 0},
+                                                         {kSecond, 0, 0, 502, 500, 1},   {kUnknown, 0, 0, 503, 500, kNone},
+                                                         {kOther, 0, 0, 601, 600, 0},    {kThread, 0, kNone, 701, 700, 0}};
     std::vector<uint64_t> words = {0, events.size()};  // the header comes first
     for (const auto& event : events) words.insert(words.end(), event.begin(), event.begin() + 4);
     for (const auto& event : events) words.insert(words.end(), event.begin() + 4, event.end());

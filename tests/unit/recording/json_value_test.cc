@@ -7,7 +7,8 @@ namespace ptd {
 namespace {
 
 TEST(JsonValue, Members) {
-  const auto root = JsonValue::parse(R"({"a": "text", "n": 7, "n": 8, "l": [{"x": 1}, 2, [3]], "o": {"a": "inner"}, "t": true, "f": 1.5, "z": null})");
+  const auto root =
+      JsonValue::parse(R"({"a": "text", "n": 7, "n": 8, "l": [{"x": 1}, 2, [3]], "o": {"a": "inner"}, "t": true, "f": 1.5, "z": null})");
   ASSERT_TRUE(root);
   EXPECT_TRUE(root->is_object());
   EXPECT_EQ(root->text("a"), "text");
@@ -27,7 +28,8 @@ TEST(JsonValue, Members) {
 }
 
 TEST(JsonValue, Numbers) {
-  const auto root = JsonValue::parse(R"({"d": "18446744073709551615", "h": "0xffffffff81000000", "m": -1, "u": 18446744073709551615, "e": "0x", "s": "12 "})");
+  const auto root = JsonValue::parse(
+      R"({"d": "18446744073709551615", "h": "0xffffffff81000000", "m": -1, "u": 18446744073709551615, "e": "0x", "s": "12 "})");
   ASSERT_TRUE(root);
   EXPECT_EQ(root->number("d"), 18446744073709551615U);
   EXPECT_EQ(root->number("h"), 0xffffffff81000000U);

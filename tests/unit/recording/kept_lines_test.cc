@@ -88,7 +88,8 @@ TEST(KeptLines, AreThoseOfTheMachine) {
   const std::vector<uint64_t> kept{2, 1, 4, 3};  // line, by home; of the host's process none
   for (size_t i = 0; i < homes.size(); ++i) {
     for (uint64_t line = 0; line < 4; ++line)
-      EXPECT_EQ(writer.kept_of({Bytes{code[i]}.subspan(line * kCodeLineBytes, kCodeLineBytes)}), line == kept[i] ? kCodeLineBytes : 0) << i << " " << line;
+      EXPECT_EQ(writer.kept_of({Bytes{code[i]}.subspan(line * kCodeLineBytes, kCodeLineBytes)}), line == kept[i] ? kCodeLineBytes : 0)
+          << i << " " << line;
   }
   ByteWriter chunk;
   write_lines(lines, chunk);

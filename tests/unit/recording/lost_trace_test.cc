@@ -19,7 +19,7 @@ std::string demo_path() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
 
 struct ToldOfLoss {
   std::vector<std::pair<uint64_t, uint16_t>> runs;  ///< ip and number of instructions of each block
-  std::vector<bool> uncertain;                       ///< of each block
+  std::vector<bool> uncertain;                      ///< of each block
   std::vector<GapReason> gaps;
   bool ends_in_gap = false;
 };

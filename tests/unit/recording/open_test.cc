@@ -17,7 +17,7 @@ namespace {
 
 using image_test::TempDir;
 
-#define NEED_CORPUS(name)                         \
+#define NEED_CORPUS(name)                            \
   const std::string name = image_test::corpus_dir(); \
   if (name.empty()) GTEST_SKIP() << "no corpus (set PTDECODE_CORPUS)"
 
@@ -62,7 +62,8 @@ TEST(OpenSurvey, TraceInSamplesIsOfTheStreamsOfTheOpenedRecording) {
   const TempDir dir;
   const std::string path = dir.path() + "/perf.data";
   perfio::EventAttr attr;
-  attr.sample_type = perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleCpu | perfio::kSampleIdentifier | perfio::kSampleAux;
+  attr.sample_type =
+      perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleCpu | perfio::kSampleIdentifier | perfio::kSampleAux;
   attr.sample_id_all = true;
   attr.ids = {1};
   auto writer = perfio::PerfWriter::create(path, {{attr}, false, 0});
@@ -362,7 +363,7 @@ TEST(OpenPerf, DamagedFilesGiveWhatTheyHold) {
 // AUXTRACE_INFO names the bit of the event's config that turns return compression off. Here it names one that is clear.
 TEST(OpenPerf, ReturnCompressionThatContradictsItselfIsNamedAndDecodedByThePackets) {
   constexpr std::string_view kInfoHeader("\x46\0\0\0\0\0\xa0\0\1\0\0\0\0\0\0\0", 16);  // AUXTRACE_INFO of 160 bytes, Intel PT
-  constexpr size_t kNoRetCompAt = 6 * 8;                                                      // priv[INTEL_PT_NORETCOMP_BIT]
+  constexpr size_t kNoRetCompAt = 6 * 8;                                               // priv[INTEL_PT_NORETCOMP_BIT]
   const TempDir dir;
   std::ifstream in(std::string(PTD_SOURCE_DIR) + "/data/demo/data", std::ios::binary);
   std::string file((std::istreambuf_iterator<char>(in)), {});

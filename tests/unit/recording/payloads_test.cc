@@ -24,7 +24,9 @@ std::vector<std::byte> make_bytes() {
 
 const std::vector<std::byte> kWhole = make_bytes();
 
-AuxPayload piece(uint64_t first, uint64_t last, uint32_t ring = 0) { return {first, last - first, Bytes(kWhole).subspan(first, last - first), ring}; }
+AuxPayload piece(uint64_t first, uint64_t last, uint32_t ring = 0) {
+  return {first, last - first, Bytes(kWhole).subspan(first, last - first), ring};
+}
 
 AuxStream stream_of(const std::vector<AuxPayload>& payloads) {
   AuxStream stream;
@@ -73,7 +75,8 @@ TEST(Payloads, FindingsNameWhatWasRepeatedOrOutOfOrder) {
   pieces.push_back(piece(1500, 2700));
   const std::vector<Finding> doubled = placement_findings(stream_of(pieces));
   ASSERT_EQ(doubled.size(), 1U);
-  EXPECT_NE(doubled[0].what.find("1200 bytes of trace are in the file twice, from trace offset 1500 on"), std::string::npos) << doubled[0].what;
+  EXPECT_NE(doubled[0].what.find("1200 bytes of trace are in the file twice, from trace offset 1500 on"), std::string::npos)
+      << doubled[0].what;
 }
 
 // Bytes of which there are two versions are in no chunk; no other byte is lost but for the alignment.
@@ -113,7 +116,8 @@ TEST(Payloads, ContradictingBytesAreLost) {
     ASSERT_FALSE(findings.empty());
     EXPECT_EQ(findings[0].kind, FindingKind::trace_lost);
     EXPECT_TRUE(lost_trace_findings(stream, false).empty()) << lost_trace_findings(stream, false)[0].what;  // the file lacks nothing
-    EXPECT_TRUE(std::any_of(stream.seams().begin(), stream.seams().end(), [](const Seam& seam) { return seam.why == AuxBreak::missing; })) << seed;
+    EXPECT_TRUE(std::any_of(stream.seams().begin(), stream.seams().end(), [](const Seam& seam) { return seam.why == AuxBreak::missing; }))
+        << seed;
   }
 }
 

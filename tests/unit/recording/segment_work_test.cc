@@ -1,4 +1,6 @@
 // The cost of a segment if records contradict each other and the packets: counted in steps, for any records.
+#include "decoder/pt/flow/segment_work.h"
+
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/pt/flow/segment_work.h"
 #include "image/fetch_steps.h"
 #include "perfio/format/record_encode.h"
 #include "ptdecode/recording.h"
@@ -45,23 +46,26 @@ class ContradictingPokes {
     for (size_t i = 0; i < count; ++i) places.push_back(random() % std::max<size_t>(records, 1));
     std::sort(places.begin(), places.end());
     size_t record = 0, next = 0;
-    written_ = edit_perf_data(kDemo, path_, [&](const EditRecord& edit) {
-                 EditAction action;
-                 for (; is_dated(edit) && next < places.size() && places[next] == record; ++next) {
-                   TextPokeRecord poke;
-                   poke.addr = address + random() % spread;
-                   poke.old_bytes.resize(1 + random() % 5);
-                   poke.new_bytes.resize(poke.old_bytes.size());
-                   for (std::byte& byte : poke.old_bytes) byte = static_cast<std::byte>(random());
-                   for (std::byte& byte : poke.new_bytes) byte = static_cast<std::byte>(random());
-                   EncodeContext context;
-                   context.sample_id = edit.record.sample_id;
-                   std::vector<std::byte> bytes;
-                   if (encode_record(poke, context, edit.attrs[edit.record.attr_index], bytes)) action.before.push_back(bytes);
-                 }
-                 record += is_dated(edit) ? 1 : 0;
-                 return action;
-               }).ok() &&
+    written_ = edit_perf_data(kDemo, path_,
+                              [&](const EditRecord& edit) {
+                                EditAction action;
+                                for (; is_dated(edit) && next < places.size() && places[next] == record; ++next) {
+                                  TextPokeRecord poke;
+                                  poke.addr = address + random() % spread;
+                                  poke.old_bytes.resize(1 + random() % 5);
+                                  poke.new_bytes.resize(poke.old_bytes.size());
+                                  for (std::byte& byte : poke.old_bytes) byte = static_cast<std::byte>(random());
+                                  for (std::byte& byte : poke.new_bytes) byte = static_cast<std::byte>(random());
+                                  EncodeContext context;
+                                  context.sample_id = edit.record.sample_id;
+                                  std::vector<std::byte> bytes;
+                                  if (encode_record(poke, context, edit.attrs[edit.record.attr_index], bytes))
+                                    action.before.push_back(bytes);
+                                }
+                                record += is_dated(edit) ? 1 : 0;
+                                return action;
+                              })
+                   .ok() &&
                next == count && address != 0;
   }
   ~ContradictingPokes() { fs::remove_all(path_); }
@@ -175,7 +179,8 @@ TEST(SegmentWorkOf, ASegmentDoesNotDependOnSegmentsDecodedBefore) {
     std::vector<std::vector<std::byte>> scratch(1000);
     AuxSegment segment;
     uint64_t at = 0;
-    while (segments.size() < scratch.size() && (*opened)->next_segment(stream, at, segment, scratch[segments.size()])) segments.push_back(segment);
+    while (segments.size() < scratch.size() && (*opened)->next_segment(stream, at, segment, scratch[segments.size()]))
+      segments.push_back(segment);
     std::vector<uint64_t> want;
     for (const AuxSegment& each : segments) want.push_back(digest_of(*(*opened)->make_decoder(stream), each));
     std::vector<size_t> order(segments.size());
@@ -202,9 +207,7 @@ TEST_P(SegmentWork, IsSpentAtTheSamePlaceByTheFastPathAndTheExactWalker) {
 
 INSTANTIATE_TEST_SUITE_P(Pokes, SegmentWork, ::testing::Values(50, 200, 800));
 
-TEST(SegmentWorkOf, AnUndamagedRecordingIsFarBelowTheBound) {
-  EXPECT_LE(decode(kDemo, 1, true).most_work, pt::kMaxSegmentWork / 8);
-}
+TEST(SegmentWorkOf, AnUndamagedRecordingIsFarBelowTheBound) { EXPECT_LE(decode(kDemo, 1, true).most_work, pt::kMaxSegmentWork / 8); }
 
 /// Copies of data/demo's kernel text that contradict each other: further segments of one kcore with the first one's bytes, 64 bytes apart,
 /// or further copies of the kernel that are shifted likewise. Almost every byte has a different content in each of them.
@@ -306,7 +309,8 @@ std::vector<fs::path> faulty_recordings(std::initializer_list<const char*> names
 
 /// Recordings that took more than ten seconds each.
 TEST(SegmentWorkOf, FaultyRecordingsIsBounded) {
-  const auto faulty = faulty_recordings({"contradicting-pokes-50", "contradicting-pokes-800", "mutant-slow-functions", "mutant-slow-timeline"});
+  const auto faulty =
+      faulty_recordings({"contradicting-pokes-50", "contradicting-pokes-800", "mutant-slow-functions", "mutant-slow-timeline"});
   if (faulty.empty()) GTEST_SKIP() << "no folder `faults` beside the corpus";
   for (const fs::path& path : faulty) EXPECT_LE(decode(path, 1, false).most_work, kMostWork) << path;
 }

@@ -105,9 +105,12 @@ TEST(Streams, AMissingBeginningIsASeam) {
     AuxBreak want;
   };
   constexpr uint64_t kNone = ~uint64_t{0};
-  for (const Case& each : {Case{"no record", kNone, kNone, AuxBreak::stream_start}, Case{"a record of the first byte", 128, kNone, AuxBreak::stream_start},
-                           Case{"a later record", 160, kNone, AuxBreak::stream_start}, Case{"a record of a payload that is absent", 0, kNone, AuxBreak::missing},
-                           Case{"a record that begins one byte earlier", 127, kNone, AuxBreak::missing}, Case{"an empty payload", kNone, 64, AuxBreak::missing}}) {
+  for (const Case& each :
+       {Case{"no record", kNone, kNone, AuxBreak::stream_start}, Case{"a record of the first byte", 128, kNone, AuxBreak::stream_start},
+        Case{"a later record", 160, kNone, AuxBreak::stream_start},
+        Case{"a record of a payload that is absent", 0, kNone, AuxBreak::missing},
+        Case{"a record that begins one byte earlier", 127, kNone, AuxBreak::missing},
+        Case{"an empty payload", kNone, 64, AuxBreak::missing}}) {
     AuxStream stream;
     if (each.record_from != kNone) stream.add_stored_from(each.record_from);
     if (each.payload_from != kNone) stream.add_payload(each.payload_from, 64, {}, false);

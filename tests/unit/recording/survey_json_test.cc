@@ -35,8 +35,10 @@ TEST(SurveyJson, TheDocumentIsWhatAnotherWriterMakesOfItsValues) {
 
 TEST(SurveyJson, BytesThatAreNotUtf8AreReplaced) {
   const std::string replaced = "\xef\xbf\xbd";
-  for (const char* bad : {"\x80", "\xbf", "\xc0", "\xc1", "\xf5", "\xff", "\xc3", "\xe2", "\xf0"}) EXPECT_EQ("a" + replaced + "b", ours("a" + std::string(bad) + "b"));
-  for (const char* bad : {"\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x80\x80\x80", "\xe2\x82"}) {  // too long, a surrogate, too large, cut
+  for (const char* bad : {"\x80", "\xbf", "\xc0", "\xc1", "\xf5", "\xff", "\xc3", "\xe2", "\xf0"})
+    EXPECT_EQ("a" + replaced + "b", ours("a" + std::string(bad) + "b"));
+  // Too long, a surrogate, too large, cut.
+  for (const char* bad : {"\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x80\x80\x80", "\xe2\x82"}) {
     const std::string got = ours("a" + std::string(bad) + "b");
     EXPECT_EQ(0U, got.find("a" + replaced)) << got;
     EXPECT_EQ(got.size() - 1, got.find('b'));

@@ -9,12 +9,14 @@
 namespace ptd::replay {
 namespace {
 
-/// `steps`: "0" is flow of the thread in stream 0, "|0" an edge of that stream. Returns what each says: '!' the flow is broken, '-' it is not.
+/// `steps`: "0" is flow of the thread in stream 0, "|0" an edge of that stream. Returns what each says: '!' the flow is broken, '-' it is
+/// not.
 std::string said(std::string_view steps) {
   WindowEdge edge;
   std::string said;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const bool is_edge = steps[i] == '|' ? edge.pass(static_cast<uint32_t>(steps[++i] - '0')) : edge.reach(static_cast<uint32_t>(steps[i] - '0'));
+    const bool is_edge =
+        steps[i] == '|' ? edge.pass(static_cast<uint32_t>(steps[++i] - '0')) : edge.reach(static_cast<uint32_t>(steps[i] - '0'));
     said += is_edge ? '!' : '-';
   }
   return said;

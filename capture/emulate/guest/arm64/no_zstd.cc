@@ -13,7 +13,9 @@ ZstdDecompressor& ZstdDecompressor::operator=(ZstdDecompressor&&) noexcept = def
 size_t ZstdDecompressor::step(Bytes&, std::span<std::byte>) { return 0; }
 
 std::vector<std::byte> zstd_compress(Bytes, int) { return {}; }
-Result<std::vector<std::byte>> zstd_decompress(Bytes, uint64_t) { return Error{ErrorCode::unsupported_compression, "this program has no zstd", 0}; }
+Result<std::vector<std::byte>> zstd_decompress(Bytes, uint64_t) {
+  return Error{ErrorCode::unsupported_compression, "this program has no zstd", 0};
+}
 
 ZstdCompressor::ZstdCompressor(int) {}
 ZstdCompressor::~ZstdCompressor() = default;

@@ -115,7 +115,8 @@ void AnnounceFold::apply(Instance& instance, Announcement& what) {
   const bool begun = instance.begun.erase(key) != 0;
   if (!relist) return change(what);
   if (begun) instance.relisted.insert(what.runtime);
-  if (std::includes(instance.relisted.begin(), instance.relisted.end(), instance.runtimes.begin(), instance.runtimes.end())) instance.lost = false;
+  if (std::includes(instance.relisted.begin(), instance.relisted.end(), instance.runtimes.begin(), instance.runtimes.end()))
+    instance.lost = false;
 }
 
 // Adds the reader so far, and those that others followed. The last one that ended is kept, because nobody may listen since then.

@@ -13,9 +13,9 @@
 
 namespace ptd::live {
 
-/// What comes out is again a sequence of announcements. Code is relisted by an instance of its own (kState); the sequence of each real instance goes
-/// on after its last number that was taken. A change that has begun, a loss after which not all code was relisted, and the latest records, which may
-/// come out of order, are kept. Memory: bounded by the records that are taken.
+/// What comes out is again a sequence of announcements. Code is relisted by an instance of its own (kState); the sequence of each real
+/// instance goes on after its last number that was taken. A change that has begun, a loss after which not all code was relisted, and the
+/// latest records, which may come out of order, are kept. Memory: bounded by the records that are taken.
 class AnnounceFold {
  public:
   /// The numbers of recorded instances are larger by this (shift_numbers()): what is put before them has numbers too.

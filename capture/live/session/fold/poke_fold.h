@@ -13,10 +13,10 @@
 namespace ptd::live {
 
 /// Keeps all pokes of code that has not gone, as the kernel wrote them: the trace may be older than the other records of the log.
-/// Memory: kMaxBytes of records, that is, about 16,000 changed instructions. If there are more, a poke replaces the older ones whose bytes lie in its
-/// own, except that a change of code does not replace the record that created the code. The old bytes of the next record then differ from the code
-/// before it, and readers mark what ran in between as uncertain. Where a place has its first content again, the poke before the last one stays for that. If
-/// even these are too many, the older ones count as lost records.
+/// Memory: kMaxBytes of records, that is, about 16,000 changed instructions. If there are more, a poke replaces the older ones whose bytes
+/// lie in its own, except that a change of code does not replace the record that created the code. The old bytes of the next record then
+/// differ from the code before it, and readers mark what ran in between as uncertain. Where a place has its first content again, the poke
+/// before the last one stays for that. If even these are too many, the older ones count as lost records.
 class PokeFold {
  public:
   static constexpr uint64_t kMaxBytes = 1U << 20;

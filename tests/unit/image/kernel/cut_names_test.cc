@@ -33,9 +33,15 @@ ListCut cut_in(const std::string& text, const std::string& modules, const std::v
 }
 
 TEST(CutNames, WholeListsAreNotCut) {
-  for (const std::string& text : {kListed + kListEnd + kVirtioListed, kListed + kListEnd, kListed + "ffffffff81010000 D data\n", kListed + kVirtioListed, std::string("\n")})
-    EXPECT_EQ(cut_in(text, text.find("virtio") == std::string::npos ? "" : kVirtioLoaded, kernel_bytes(text == kListed + kVirtioListed ? 8192 : 1U << 20)).why, "") << text;
-  EXPECT_EQ(cut_in(kListed + kListEnd, kVirtioLoaded, kernel_bytes(1U << 20)).names, "_stext one two two_alias _etext ") << "a list of the kernel proper";
+  for (const std::string& text : {kListed + kListEnd + kVirtioListed, kListed + kListEnd, kListed + "ffffffff81010000 D data\n",
+                                  kListed + kVirtioListed, std::string("\n")})
+    EXPECT_EQ(cut_in(text, text.find("virtio") == std::string::npos ? "" : kVirtioLoaded,
+                     kernel_bytes(text == kListed + kVirtioListed ? 8192 : 1U << 20))
+                  .why,
+              "")
+        << text;
+  EXPECT_EQ(cut_in(kListed + kListEnd, kVirtioLoaded, kernel_bytes(1U << 20)).names, "_stext one two two_alias _etext ")
+      << "a list of the kernel proper";
   EXPECT_EQ(cut_in(kListed, "", {}).why, "") << "nothing says so";
   EXPECT_EQ(cut_in(kListed, "virtio 8192 0 - Live 0x0000000000000000\n", {}).why, "") << "modules are hidden";
 }
@@ -54,7 +60,8 @@ TEST(CutNames, ALineIsNotWhole) {
   EXPECT_EQ(in_name.why, "its last line is not whole");
   EXPECT_EQ(in_name.names, "_stext one two two_alias ") << "the cut line says where two ends";
   EXPECT_EQ(cut_in(kListed + "ffffffff810003", "", {}).names, "_stext one ");
-  EXPECT_EQ(cut_in(kListed + kListEnd + kVirtioListed + "ffffffffc00", kVirtioLoaded, {}).names, "_stext one two two_alias _etext ") << "symbols of a module are in no order";
+  EXPECT_EQ(cut_in(kListed + kListEnd + kVirtioListed + "ffffffffc00", kVirtioLoaded, {}).names, "_stext one two two_alias _etext ")
+      << "symbols of a module are in no order";
 }
 
 TEST(CutNames, OnlyTheLastNewlineIsMissing) {

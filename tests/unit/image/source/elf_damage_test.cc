@@ -68,7 +68,8 @@ TEST(ElfDamage, HeadersThatLoseSegmentsOrNamesOfSectionsAreDamage) {
     return opened.ok() ? find_elf_damage(**opened, false) : ElfDamage{"no ELF file", {}, {}};
   };
   EXPECT_EQ(damage_with(0, 0, 0).symbols + damage_with(0, 0, 0).debug, "");
-  constexpr size_t kPhoff = offsetof(Elf64_Ehdr, e_phoff), kPhnum = offsetof(Elf64_Ehdr, e_phnum), kNames = offsetof(Elf64_Ehdr, e_shstrndx);
+  constexpr size_t kPhoff = offsetof(Elf64_Ehdr, e_phoff), kPhnum = offsetof(Elf64_Ehdr, e_phnum),
+                   kNames = offsetof(Elf64_Ehdr, e_shstrndx);
   for (const uint64_t at : {uint64_t{1} << 62, whole.size() - 8}) EXPECT_NE(damage_with(kPhoff, at, 8).symbols, "") << at;
   for (const uint64_t count : {0U, 0xffffU}) EXPECT_NE(damage_with(kPhnum, count, 2).symbols, "") << count;
   EXPECT_NE(damage_with(sizeof header + offsetof(Elf64_Phdr, p_vaddr), 0x700000, 8).symbols, "") << "no segment holds .text";

@@ -48,8 +48,8 @@ class MiniDebugInfo : public testing::Test {
   /// A file whose only symbols are in a .gnu_debugdata with this content.
   std::vector<std::byte> with_mini(const std::vector<std::byte>& packed) const {
     dir_.write("packed", packed);
-    EXPECT_TRUE(runs("gcc -x c -shared -nostdlib -o " + in("bare") + " - </dev/null && strip " + in("bare") + " && objcopy --add-section .gnu_debugdata=" +
-                     in("packed") + " " + in("bare") + " " + in("mini")));
+    EXPECT_TRUE(runs("gcc -x c -shared -nostdlib -o " + in("bare") + " - </dev/null && strip " + in("bare") +
+                     " && objcopy --add-section .gnu_debugdata=" + in("packed") + " " + in("bare") + " " + in("mini")));
     return content_of(in("mini"));
   }
   std::vector<std::byte> packed(const std::vector<std::byte>& content) const {
@@ -85,7 +85,8 @@ TEST_F(MiniDebugInfo, DamageIsNamed) {
   EXPECT_EQ(damage_of(with_mini(changed)), "its .gnu_debugdata is damaged (its compressed data is damaged)");
   EXPECT_EQ(damage_of(with_mini(std::vector<std::byte>(100))), "its .gnu_debugdata is damaged (it is not compressed with xz)");
   EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(100)))), "its .gnu_debugdata is damaged (it holds no ELF file)");
-  EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(40U << 20)))), "its .gnu_debugdata is damaged (it would uncompress to far more than its size)");
+  EXPECT_EQ(damage_of(with_mini(packed(std::vector<std::byte>(40U << 20)))),
+            "its .gnu_debugdata is damaged (it would uncompress to far more than its size)");
 }
 
 TEST_F(MiniDebugInfo, DamageMattersOnlyWithoutASymbolTable) {
@@ -196,7 +197,8 @@ TEST_F(ZstdSections, HostileFilesAreReadOrRefused) {
   std::mt19937 random(5);
   for (int round = 0; round < 500; ++round) {
     std::vector<std::byte> bad = good;
-    for (unsigned i = 0; i < 1 + random() % 4; ++i) bad[header.e_shoff + random() % (bad.size() - header.e_shoff)] = static_cast<std::byte>(random());
+    for (unsigned i = 0; i < 1 + random() % 4; ++i)
+      bad[header.e_shoff + random() % (bad.size() - header.e_shoff)] = static_cast<std::byte>(random());
     (void)lines_of(dir_.write("bad", bad), said_);
   }
 }

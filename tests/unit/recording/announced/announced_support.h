@@ -101,7 +101,8 @@ class Announced : public ::testing::Test {
     std::memcpy(record.data(), &raw, sizeof raw);
     for (const char c : name) record.push_back(static_cast<std::byte>(c));
     const Bytes lines = std::as_bytes(std::span(what.lines));
-    for (const Bytes part : {std::as_bytes(std::span(what.file)), lines, Bytes(what.code)}) record.insert(record.end(), part.begin(), part.end());
+    for (const Bytes part : {std::as_bytes(std::span(what.file)), lines, Bytes(what.code)})
+      record.insert(record.end(), part.begin(), part.end());
     sample_ = perfio::announce_sample(pid, record);
     feed(perfio::OtherSample{0, sample_}, time, pid);
   }
@@ -129,7 +130,8 @@ class Announced : public ::testing::Test {
   }
   uint64_t count(FindingKind kind, const std::string& text = "") const {
     uint64_t found = 0;
-    for (const Finding& finding : data_.timeline.findings()) found += finding.kind == kind && finding.what.find(text) != std::string::npos ? 1 : 0;
+    for (const Finding& finding : data_.timeline.findings())
+      found += finding.kind == kind && finding.what.find(text) != std::string::npos ? 1 : 0;
     return found;
   }
   std::string name_at(uint64_t address, uint64_t time) {

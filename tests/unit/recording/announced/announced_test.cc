@@ -43,12 +43,14 @@ class CopiesByTime : public SavedInFolder {
  public:
   OfMapping of_mapping(const MappedPath& wanted) override {
     if (wanted.path != "//anon") return {};
-    const auto file = MappedFile::open(dir_.write("copy-" + std::to_string(wanted.time_ns), std::vector<std::byte>(4096, std::byte(wanted.time_ns))));
+    const auto file =
+        MappedFile::open(dir_.write("copy-" + std::to_string(wanted.time_ns), std::vector<std::byte>(4096, std::byte(wanted.time_ns))));
     return {file.ok() ? *file : nullptr, true};
   }
 };
 
-// A change of protection is reported as a mapping. What a process announces is more exact than a copy of its memory, and says nothing of other processes.
+// A change of protection is reported as a mapping. What a process announces is more exact than a copy of its memory, and says nothing of
+// other processes.
 TEST_F(Announced, CopiesOfOtherProcessesCount) {
   image_.source.set_saved(std::make_shared<CopiesByTime>());
   say({.code = bytes_of({0x11, 0xc3})}, 10);
@@ -285,7 +287,9 @@ TEST_F(Announced, ABeginAndTheEndOfAnotherLoad) {
   EXPECT_EQ(at(kJit, 350).flags, CodeFlag::none);
   EXPECT_EQ(at(kJit + 64, 450).bytes, Bytes8{});
   EXPECT_EQ(at(kJit + 64, 550).bytes, Bytes8{0x55});
-  EXPECT_EQ(count(FindingKind::records_lost, "was announced to begin and not to end: its code is suspect until a change of another name ended there"), 2U);
+  EXPECT_EQ(count(FindingKind::records_lost,
+                  "was announced to begin and not to end: its code is suspect until a change of another name ended there"),
+            2U);
 }
 
 // Without names, or with one name, the bytes that a load replaces tell.
@@ -407,7 +411,8 @@ TEST_F(Announced, LinesAreThoseOfTheCodeAtThatTime) {
     const SourcePlace place = data_.symbolizer->source_at(SpaceId{1}, Ip{address}, TimeNs{time});
     EXPECT_TRUE(place.valid.contains(TimeNs{time}));
     std::string text;
-    for (const SourceFrame& frame : place.frames) text += std::string(frame.function) + " " + std::string(frame.file) + ":" + std::to_string(frame.line);
+    for (const SourceFrame& frame : place.frames)
+      text += std::string(frame.function) + " " + std::string(frame.file) + ":" + std::to_string(frame.line);
     return text;
   };
   EXPECT_EQ(line(kJit, 150), "");  // before the first line's offset
@@ -436,7 +441,9 @@ TEST_F(Announced, NoReaderInBetween) {
   EXPECT_TRUE(any(at(kJit, 35).flags, CodeFlag::suspect));
   EXPECT_EQ(at(kJit, 45).bytes, Bytes8{0x21});
   EXPECT_FALSE(any(at(kJit, 45).flags, CodeFlag::suspect));
-  EXPECT_EQ(count(FindingKind::records_lost, "announcements of its generated code were not read for a while: its code is suspect until it announced all of it again"), 1U);
+  EXPECT_EQ(count(FindingKind::records_lost,
+                  "announcements of its generated code were not read for a while: its code is suspect until it announced all of it again"),
+            1U);
 }
 
 // The second reader found the ring whole, and says that it begins at 0: what was announced before the gap stays known.

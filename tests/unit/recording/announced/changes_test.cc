@@ -11,7 +11,9 @@ using image_test::bytes_of;
 constexpr uint64_t kPlace = 0x10000;
 
 TEST_F(Announced, APatchOfSeveralFunctionsIsMovedWithThem) {
-  const auto move = [](uint64_t from) { return What{.kind = PTD_ANNOUNCE_MOVE, .address = from + 64, .old_address = from, .size = 2, .name = ""}; };
+  const auto move = [](uint64_t from) {
+    return What{.kind = PTD_ANNOUNCE_MOVE, .address = from + 64, .old_address = from, .size = 2, .name = ""};
+  };
   say({.address = kJit + 8, .code = bytes_of({0x11, 0xc3}), .name = "f"}, 100);
   say({.address = kJit + 10, .code = bytes_of({0x21, 0xc3}), .name = "g"}, 100);
   say({.address = kJit + 24, .code = bytes_of({0x31, 0xc3}), .name = "h"}, 100);

@@ -24,7 +24,9 @@ class AnnouncedByChild : public Announced {
     say({.kind = PTD_ANNOUNCE_UNLOAD, .size = 2}, 250);
     fork(kBetween, kChild, 300);
   }
-  void fork(int32_t parent, int32_t child, uint64_t time) { feed(perfio::TaskRecord{child, parent, child, parent, time, false}, time, parent); }
+  void fork(int32_t parent, int32_t child, uint64_t time) {
+    feed(perfio::TaskRecord{child, parent, child, parent, time, false}, time, parent);
+  }
   std::string name_in_child(uint64_t address, uint64_t time) {
     const auto symbol = data_.symbolizer->find(kChildSpace, Ip{address}, TimeNs{time});
     return symbol ? std::string(symbol->name) : std::string();
@@ -114,7 +116,9 @@ class ForkedInAChange : public Announced {
     say({.address = kFresh, .code = bytes_of({0x32, 0xc3})}, 300);
     fork(kLater, 350);
   }
-  void fork(int32_t child, uint64_t time, int32_t parent = kPid) { feed(perfio::TaskRecord{child, parent, child, parent, time, false}, time, parent); }
+  void fork(int32_t child, uint64_t time, int32_t parent = kPid) {
+    feed(perfio::TaskRecord{child, parent, child, parent, time, false}, time, parent);
+  }
 };
 
 TEST_F(ForkedInAChange, WhatTheChildHasIsNotCertain) {
@@ -223,7 +227,9 @@ TEST_F(Announced, NobodyListens) {
   feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
   say({.code = bytes_of({0x12, 0xc3})}, 200, 40);
   finish();
-  EXPECT_EQ(count(FindingKind::records_lost, "process 10: announcements of its generated code were not read: its code is suspect throughout"), 1U);
+  EXPECT_EQ(
+      count(FindingKind::records_lost, "process 10: announcements of its generated code were not read: its code is suspect throughout"),
+      1U);
   EXPECT_TRUE(any(at(kJit, 250, SpaceId{3}).flags, CodeFlag::suspect));
   EXPECT_EQ(at(kJit, 250, SpaceId{2}).flags, CodeFlag::none);
 }

@@ -95,9 +95,10 @@ class FlowPlayer final : public FlowDecoder {
 
 using Renames = std::vector<Rename>;
 
-/// Returns before which blocks the lower time of the flow passes the time of a rename, by the marks as FlowCursor gives them: one place a rename. In batches
-/// of all sizes, with lower times that do not go back.
-std::vector<uint32_t> places(const Flow& flow, const Renames& renames, uint64_t end = 10'000, int32_t cpu = -1, const ContextTrack& contexts = {}) {
+/// Returns before which blocks the lower time of the flow passes the time of a rename, by the marks as FlowCursor gives them: one place a
+/// rename. In batches of all sizes, with lower times that do not go back.
+std::vector<uint32_t> places(const Flow& flow, const Renames& renames, uint64_t end = 10'000, int32_t cpu = -1,
+                             const ContextTrack& contexts = {}) {
   std::vector<uint32_t> first;
   for (const size_t batch_blocks : {size_t{1000}, size_t{7}, size_t{1}}) {
     RenamePlaces decoder(std::make_unique<FlowPlayer>(flow), std::make_shared<const Renames>(renames), contexts);

@@ -16,7 +16,8 @@ std::vector<std::byte> without_mtc(const AuxSegment& segment) {
   pt::PacketReader reader(segment.bytes);
   pt::Packet packet;
   for (uint64_t at = 0; reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset()) {
-    if (packet.kind == pt::PacketKind::mtc) std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), packet.size_bytes, std::byte{0});  // PAD
+    // PAD.
+    if (packet.kind == pt::PacketKind::mtc) std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), packet.size_bytes, std::byte{0});
   }
   return bytes;
 }

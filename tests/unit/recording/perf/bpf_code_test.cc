@@ -106,7 +106,8 @@ TEST_F(PokedProgram, HasPokesThatDoNotContinueEachOther) {
   EXPECT_EQ(byte(0, 3500), 0x22);
 }
 
-// The records of trampolines say that each takes a page; since Linux 6.9 they lie in one with others (bpf_jit_comp.c, "arch_alloc_bpf_trampoline").
+// The records of trampolines say that each takes a page; since Linux 6.9 they lie in one with others (bpf_jit_comp.c,
+// "arch_alloc_bpf_trampoline").
 TEST_F(Fold, TrampolinesShareAPage) {
   const auto name_code = [&](uint64_t offset, uint32_t size, const char* name, std::initializer_list<int> code, uint64_t time) {
     feed(perfio::KsymbolRecord{kText.value + offset, size, 1, false, name}, time);

@@ -51,7 +51,8 @@ TEST_F(Fold, OtherNamesAreNoContradiction) {
   EXPECT_EQ(data_->thread_names.at(20), "begun");
 }
 
-// A thread that is not the first of its process calls exec: it was on the cpu by its own number, and has the number of its process from then on.
+// A thread that is not the first of its process calls exec: it was on the cpu by its own number, and has the number of its process from
+// then on.
 TEST_F(Fold, AThreadThatCallsExecRunsTheNewProgram) {
   const auto come = [this](int32_t pid, int32_t tid, uint64_t time, bool out) {
     perfio::SwitchRecord record;
@@ -83,7 +84,8 @@ TEST_F(Fold, AThreadThatCallsExecRunsTheNewProgram) {
   }
 }
 
-// No record names the program of before; a trace that begins with exec has none. There, the kernel writes ITRACE_START directly before COMM.
+// No record names the program of before; a trace that begins with exec has none. There, the kernel writes ITRACE_START directly before
+// COMM.
 TEST_F(Fold, AnUnnamedThreadThatCallsExecRanAnotherProgramBefore) {
   constexpr uint64_t kExec = 10'000'000;
   const auto trace_starts = [this](uint64_t time) { feed(perfio::ItraceStartRecord{10, 10}, time, 10, 10); };
@@ -92,9 +94,18 @@ TEST_F(Fold, AnUnnamedThreadThatCallsExecRanAnotherProgramBefore) {
       {false, [&] { trace_starts(kExec - 100); }},
       {true, [&] { trace_starts(kExec - 1'000'000); }},
       {true, [&] { trace_starts(kExec - 100), feed(perfio::SwitchRecord{}, kExec - 50, 10, 10); }},
-      {true, [&] { trace_starts(kExec - 100), feed(perfio::SchedSwitchSample{0, 10}, kExec - 50, 0, 0); }},
-      {true, [&] { trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 10, 10); }},
-      {false, [&] { trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 11, 11); }},
+      {true,
+       [&] {
+         trace_starts(kExec - 100), feed(perfio::SchedSwitchSample{0, 10}, kExec - 50, 0, 0);
+       }},
+      {true,
+       [&] {
+         trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 10, 10);
+       }},
+      {false,
+       [&] {
+         trace_starts(kExec - 100), feed(perfio::AuxRecord{0, 64, 0}, kExec - 50, 11, 11);
+       }},
       {true, [&] { fork(9, 10, 10, 1000); }},
       {false, [&] { map(9, 0x400000, "/bin/one", 500), fork(9, 10, 10, 1000); }},
       {false, [&] { trace_starts(1000), map(10, 0x400000, "/bin/one", 2000); }},
@@ -156,7 +167,9 @@ TEST_F(Fold, TheRingOfAThreadThatCallsExecIsOne) {
   for (const Finding& finding : data_->timeline.findings()) EXPECT_NE(finding.kind, FindingKind::trace_lost) << finding.what;
 }
 
-bool lacks_comm(const Finding& finding) { return finding.kind == FindingKind::records_lost && finding.what.find("COMM record") != std::string::npos; }
+bool lacks_comm(const Finding& finding) {
+  return finding.kind == FindingKind::records_lost && finding.what.find("COMM record") != std::string::npos;
+}
 
 // The kernel maps the program, its loader and another vdso.
 TEST_F(Fold, ANewVdsoIsAProgramWithoutComm) {
@@ -198,7 +211,8 @@ TEST_F(Fold, AVdsoIsOfOneProcess) {
   finish();
   const auto& findings = data_->timeline.findings();
   EXPECT_EQ(std::ranges::count_if(findings, lacks_comm), 1);
-  EXPECT_TRUE(std::ranges::any_of(findings, [](const Finding& finding) { return lacks_comm(finding) && finding.time.first == TimeNs{1200}; }));
+  EXPECT_TRUE(
+      std::ranges::any_of(findings, [](const Finding& finding) { return lacks_comm(finding) && finding.time.first == TimeNs{1200}; }));
 }
 
 // The emulator starts the trace of each program.

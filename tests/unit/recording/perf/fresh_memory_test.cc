@@ -90,7 +90,8 @@ TEST_F(FreshMemoryFold, IsNotMemoryAfterAFile) {
   EXPECT_EQ(user_byte(10, kFresh + 0x10, 2700), 0x21);
 }
 
-// A library is unmapped, of which no record tells, and code comes to its place: what was logged since is not the library's. What was logged before it is gone.
+// A library is unmapped, of which no record tells, and code comes to its place: what was logged since is not the library's. What was logged
+// before it is gone.
 TEST_F(FreshMemoryFold, ShowsTheCodeThatWasLoadedAfterAFile) {
   load(kFresh, 1000, {0x11, 0x12});
   load(kFresh + 0x20, 1000, {0x13, 0x14});

@@ -76,7 +76,8 @@ TEST_F(JitWritersFold, AChildThatMapsTheFileItselfTakesItsOwnCode) {
   fork(10, 20, 20, 2000);
   map(20, 0x7f1000000000, "/tmp/jit-10.dump", 2100);
   fork(20, 30, 30, 2200);
-  finish_with(JitdumpBytes(10).load(2500, 10, kJitCode, 'a', 0x11).load(3000, 20, kOtherCode, 'b', 0x22).load(3100, 30, kJitCode, 'c', 0x33));
+  finish_with(
+      JitdumpBytes(10).load(2500, 10, kJitCode, 'a', 0x11).load(3000, 20, kOtherCode, 'b', 0x22).load(3100, 30, kJitCode, 'c', 0x33));
   EXPECT_EQ(user_byte(10, kOtherCode, 3500), -1);
   EXPECT_EQ(user_byte(20, kJitCode, 3500), -1) << "its parent made it after the fork";
   EXPECT_EQ(user_byte(20, kOtherCode, 3500), 0x22);
@@ -114,7 +115,8 @@ TEST_F(JitWritersFold, AnotherProcessIsNoChild) {
   comm(20, 20, "other", true, 5);
   fork(10, 30, 30, 100);
   comm(30, 30, "cat", true, 200);
-  finish_with(JitdumpBytes(10).load(1000, 10, kJitCode, 'a', 0x11).load(2000, 20, kOtherCode, 'b', 0x22).load(2001, 30, kOtherCode, 'c', 0x33));
+  finish_with(
+      JitdumpBytes(10).load(1000, 10, kJitCode, 'a', 0x11).load(2000, 20, kOtherCode, 'b', 0x22).load(2001, 30, kOtherCode, 'c', 0x33));
   EXPECT_EQ(user_byte(10, kJitCode, 1500), 0x11);
   for (const int32_t pid : {10, 20, 30}) EXPECT_EQ(user_byte(pid, kOtherCode, 2500), -1);
   EXPECT_EQ(findings_with("2 records are of other processes than 10 and its children, the first of process 20"), 1U);

@@ -14,7 +14,8 @@ inline constexpr uint64_t kJitCode = 0x7f0000000000;
 class JitdumpBytes {
  public:
   explicit JitdumpBytes(uint32_t pid) {
-    put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(pid), put(uint64_t{0}), put(uint64_t{0});
+    put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(pid), put(uint64_t{0}),
+        put(uint64_t{0});
   }
   JitdumpBytes& load(uint64_t time, uint32_t pid, uint64_t address, char name, uint8_t byte) {
     put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 16}), put(time), put(pid), put(pid);

@@ -60,7 +60,8 @@ class ListedIds : public Fold {
   }
   int64_t count(const char* text) const {
     return std::ranges::count_if(data_->timeline.findings(), [&](const Finding& finding) {
-      return finding.kind == FindingKind::file_changed && finding.what.find(path_) != std::string::npos && finding.what.find(text) != std::string::npos;
+      return finding.kind == FindingKind::file_changed && finding.what.find(path_) != std::string::npos &&
+             finding.what.find(text) != std::string::npos;
     });
   }
   static int64_t later_ns() { return (int64_t{::time(nullptr)} + 100) * 1'000'000'000; }
@@ -105,7 +106,8 @@ TEST_F(ListedIds, AreDoubtfulIfTheFileMayHaveComeLater) {
 // A program that was installed again after the recording has the build id of the recorded one.
 TEST_F(ListedIds, ProveAFileThatWasMadeLater) {
   struct statx info {};
-  if (::statx(AT_FDCWD, path_.c_str(), 0, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0) GTEST_SKIP() << "no times of creation";
+  if (::statx(AT_FDCWD, path_.c_str(), 0, STATX_BTIME, &info) != 0 || (info.stx_mask & STATX_BTIME) == 0)
+    GTEST_SKIP() << "no times of creation";
   const std::array<timespec, 2> long_ago{};
   ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), long_ago.data(), 0), 0);
   open(true, 1'000'000'000);

@@ -11,7 +11,8 @@ namespace {
 struct Built {
   LiveNames names;
   void add(uint64_t first, uint64_t size_bytes, uint64_t from, const char* name, NamedPlace place = NamedPlace::code) {
-    names.add({is_kernel_half(Ip{first}) ? kKernelSpace : SpaceId{1}, Ip{first}, size_bytes, {TimeNs{from}, kTimeMax}, name, "[jit]"}, false, place);
+    names.add({is_kernel_half(Ip{first}) ? kKernelSpace : SpaceId{1}, Ip{first}, size_bytes, {TimeNs{from}, kTimeMax}, name, "[jit]"},
+              false, place);
   }
   RecordingData finish() {
     const OpenRequest request;
@@ -67,10 +68,10 @@ TEST(LiveNames, WhereNothingWasANameCountsFromThen) {
   built.add(100, 10, 20, "", NamedPlace::nothing);
   built.add(110, 5, 25, "", NamedPlace::nothing);
   built.add(102, 2, 30, "g");
-  built.add(106, 8, 40, "h");   // in two removed places
-  built.add(112, 4, 50, "i");   // over code
+  built.add(106, 8, 40, "h");  // in two removed places
+  built.add(112, 4, 50, "i");  // over code
   built.add(100, 20, 60, "", NamedPlace::nothing);
-  built.add(100, 4, 70, "");    // code without a name
+  built.add(100, 4, 70, "");  // code without a name
   built.add(100, 8, 80, "j");
   built.add(~uint64_t{15}, 16, 10, "", NamedPlace::nothing);
   built.add(~uint64_t{7}, 8, 20, "end");

@@ -1,4 +1,6 @@
 // Ranges of mapped memory against models that keep a value for each address, and what mappings and forks may cost.
+#include "recording/perf/mapping_ranges.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "recording/perf/mapping_ranges.h"
 #include "tests/support/peak_memory.h"
 #include "tests/unit/recording/fold_support.h"
 
@@ -107,13 +108,15 @@ TEST(LatestMappings, LikeASearchBackward) {
     std::vector<Mapping> all;
     const uint64_t base = round % 2 == 0 ? 0 : ~uint64_t{0} - kAddresses;  // up to the end of the address space
     while (all.size() < 100) {
-      const Mapping& made = all.emplace_back(Mapping{static_cast<uint32_t>(below(2)), base + below(kAddresses), below(kMostBytes), static_cast<Kind>(below(3))});
+      const Mapping& made = all.emplace_back(
+          Mapping{static_cast<uint32_t>(below(2)), base + below(kAddresses), below(kMostBytes), static_cast<Kind>(below(3))});
       latest.add(SpaceId{made.space}, Ip{made.first}, made.size, made.kind, all.size() - 1);
       const Mapping asked{static_cast<uint32_t>(below(2)), base + below(kAddresses), 0, static_cast<Kind>(below(3))};
       std::optional<size_t> want;
       for (size_t i = all.size(); i-- > 0 && !want;) {
         const Mapping& each = all[i];
-        if (each.space == asked.space && each.kind != asked.kind && asked.first >= each.first && asked.first - each.first < each.size) want = i;
+        if (each.space == asked.space && each.kind != asked.kind && asked.first >= each.first && asked.first - each.first < each.size)
+          want = i;
       }
       ASSERT_EQ(latest.latest_but(SpaceId{asked.space}, Ip{asked.first}, asked.kind), want);
     }
@@ -129,7 +132,8 @@ TEST(MappedFiles, OneThatWasThereBefore) {
   const auto add = [&](SpaceId space, uint64_t first, uint64_t size, size_t number) {
     std::string text;
     for (const MappedPiece& piece : files.add(space, first, size, number, compare))
-      text += std::to_string(piece.first) + "+" + std::to_string(piece.size_bytes) + (piece.now_writable ? " writable" : "") + (piece.again ? " again " : " ");
+      text += std::to_string(piece.first) + "+" + std::to_string(piece.size_bytes) + (piece.now_writable ? " writable" : "") +
+              (piece.again ? " again " : " ");
     return text;
   };
   EXPECT_EQ(add(kParent, 100, 50, 2), "100+50 ");

@@ -1,4 +1,5 @@
-// data/demo as recorded without branch packets (branch=0), or without TNT packets (notnt): no flow is made up, and no file is said to be wrong.
+// data/demo as recorded without branch packets (branch=0), or without TNT packets (notnt): no flow is made up, and no file is said to be
+// wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,7 +75,8 @@ class NoFlow : public ::testing::Test {
           stream, 0, Recording::kStreamEnd, 1, [&](const Batch& batch, const FlowDecoder& /*decoder*/, const AuxSegment& /*segment*/) {
             output.blocks += batch.blocks.size();
             for (const Gap& gap : batch.gaps) output.gaps += gap.reason == GapReason::aux_lost ? 0 : 1;  // long runs of PADs
-            for (const Event& event : batch.events) ++((event.kind == EventKind::cbr || (event.flags & kEventStatus) != 0) ? output.frequencies : output.others);
+            for (const Event& event : batch.events)
+              ++((event.kind == EventKind::cbr || (event.flags & kEventStatus) != 0) ? output.frequencies : output.others);
             for (const Mark& mark : batch.marks) output.tids.push_back(mark.tid);
             return true;
           });

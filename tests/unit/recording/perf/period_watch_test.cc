@@ -42,7 +42,8 @@ TEST(PeriodWatch, TheOneThatAllPacketsCount) {
   for (const unsigned period : {0U, 3U, 6U, 8U, 9U, 10U}) {
     const PeriodWatch seen = watch(period, 1, 8);
     EXPECT_FALSE(seen.other_than(static_cast<uint8_t>(period))) << period;
-    for (const uint8_t wrong : {uint8_t{1}, uint8_t{4}, uint8_t{7}}) EXPECT_EQ(seen.other_than(wrong), static_cast<uint8_t>(period)) << period << " not " << +wrong;
+    for (const uint8_t wrong : {uint8_t{1}, uint8_t{4}, uint8_t{7}})
+      EXPECT_EQ(seen.other_than(wrong), static_cast<uint8_t>(period)) << period << " not " << +wrong;
   }
 }
 
@@ -70,8 +71,8 @@ TEST(PeriodWatch, WhereTracingPausesMtcsAreMissing) {
 }
 
 TEST(PeriodWatch, FewPacketsAndSkippedOnesProveNothing) {
-  EXPECT_EQ(watch(9, 1, 3).found(), 9);          // three with seven known bits each
-  EXPECT_FALSE(watch(9, 1, 2).other_than(1));   // two are few
+  EXPECT_EQ(watch(9, 1, 3).found(), 9);        // three with seven known bits each
+  EXPECT_FALSE(watch(9, 1, 2).other_than(1));  // two are few
   EXPECT_FALSE(watch(3, 1, 1).found());
   EXPECT_TRUE(watch(3, 1, 1).has_mtcs());
   EXPECT_FALSE(watch(9, 3, 8).other_than(9));   // the processor slept

@@ -46,13 +46,25 @@ TEST(PokeOrder, ARingFromTheLastRecordToTheFirstHasNoDoubts) {
 }
 
 TEST(PokeOrder, ARecordOfAnInterruptIsNoDoubt) {
-  EXPECT_TRUE(doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{5400}, 96, false, false, true}}, {0, {TimeNs{9000}, 192, false}}}).empty());
-  EXPECT_EQ(1U, doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{5000}, 144, true}}, {0, {TimeNs{8400}, 96, false, false, true}}, {0, {TimeNs{9000}, 192, false}}}).size());
+  EXPECT_TRUE(doubts_of({{0, {TimeNs{1000}, 48, false}},
+                         {0, {TimeNs{5000}, 144, true}},
+                         {0, {TimeNs{5400}, 96, false, false, true}},
+                         {0, {TimeNs{9000}, 192, false}}})
+                  .empty());
+  EXPECT_EQ(1U, doubts_of({{0, {TimeNs{1000}, 48, false}},
+                           {0, {TimeNs{5000}, 144, true}},
+                           {0, {TimeNs{8400}, 96, false, false, true}},
+                           {0, {TimeNs{9000}, 192, false}}})
+                    .size());
 }
 
 TEST(PokeOrder, ARecordOfCreatedCodeMayComeLateButNotEarly) {
   const auto doubts = [](uint64_t time) {
-    return doubts_of({{0, {TimeNs{1000}, 48, false}}, {0, {TimeNs{time}, 144, true, true}}, {0, {TimeNs{5000}, 96, false}}, {0, {TimeNs{9000}, 192, false}}}).size();
+    return doubts_of({{0, {TimeNs{1000}, 48, false}},
+                      {0, {TimeNs{time}, 144, true, true}},
+                      {0, {TimeNs{5000}, 96, false}},
+                      {0, {TimeNs{9000}, 192, false}}})
+        .size();
   };
   EXPECT_EQ(doubts(2000), 0U);  // written after the record of 5000
   EXPECT_EQ(doubts(9500), 1U);
@@ -68,7 +80,8 @@ TEST(PokeOrder, AMovedPokeIsFound) {
     const TimeNs was = sent[at].record.time;
     sent[at].record.time = TimeNs{sent[past].record.time.value + (past > at ? 1500 : -1500)};
     const std::vector<PokeOrder::Doubt> doubts = doubts_of(sent);
-    const auto named = std::find_if(doubts.begin(), doubts.end(), [&](const auto& doubt) { return doubt.offset_bytes == sent[at].record.offset_bytes; });
+    const auto named =
+        std::find_if(doubts.begin(), doubts.end(), [&](const auto& doubt) { return doubt.offset_bytes == sent[at].record.offset_bytes; });
     ASSERT_NE(doubts.end(), named) << round;
     EXPECT_TRUE(named->window.contains(was) && named->window.contains(sent[at].record.time)) << round;
     EXPECT_EQ(sent[at].cpu, named->cpu);

@@ -15,7 +15,8 @@ constexpr uint64_t kFirstCode = 0x7f0000000000;
 std::vector<std::byte> moving_jitdump(const std::string& name, uint64_t moves) {
   std::vector<std::byte> dump;
   const auto put = [&](auto value) { image_test::append(dump, value); };
-  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}), put(uint64_t{0});
+  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
+      put(uint64_t{0});
   put(uint32_t{0}), put(static_cast<uint32_t>(16 + 40 + name.size() + 1)), put(uint64_t{1000}), put(uint32_t{0}), put(uint32_t{10});
   put(kFirstCode), put(kFirstCode), put(uint64_t{16}), put(uint64_t{1});
   for (const char c : name) put(c);
@@ -100,8 +101,9 @@ TEST(RepeatedFiles, OfAnLldbBundleAreReadOnce) {
   std::filesystem::create_hard_link(file, dir.path() + "/b");
   std::filesystem::create_hard_link(dir.write("trace", std::string(16, '\0')), dir.path() + "/trace2");
   dir.write("switches", std::string(32, '\0'));
-  dir.write("trace.json",
-            R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":85,"stepping":4},"processes":[{"pid":1,"threads":[{"tid":1}],
+  dir.write(
+      "trace.json",
+      R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":85,"stepping":4},"processes":[{"pid":1,"threads":[{"tid":1}],
                 "modules":[{"systemPath":"/bin/a","file":"a","loadAddress":4194304},{"systemPath":"/bin/b","file":"b","loadAddress":8388608}]}],
                 "cpus":[{"id":0,"iptTrace":"trace","contextSwitchTrace":"switches"},{"id":1,"contextSwitchTrace":"./switches"},
                         {"id":2,"iptTrace":"trace2","contextSwitchTrace":"././switches"}]})");
@@ -111,7 +113,8 @@ TEST(RepeatedFiles, OfAnLldbBundleAreReadOnce) {
   const Status status = load_lldb_bundle(options, data);
   ASSERT_TRUE(status.ok()) << status.error().message;
   const auto count_of = [&](const char* text) {
-    return std::count_if(data.warnings.begin(), data.warnings.end(), [&](const std::string& warning) { return warning.find(text) != std::string::npos; });
+    return std::count_if(data.warnings.begin(), data.warnings.end(),
+                         [&](const std::string& warning) { return warning.find(text) != std::string::npos; });
   };
   EXPECT_EQ(count_of("its switches are used for the first"), 1);
   EXPECT_EQ(count_of("the trace is used for the first"), 1);

@@ -48,19 +48,21 @@ TEST_F(Fold, ACompleteChainOfSwitchesIsNone) {
   EXPECT_TRUE(data_->timeline.findings().empty());
 }
 
-// OUT names the next thread and IN the thread before, and both are there twice. A thread has the number that it came with when it leaves, or that
-// of its process if it called exec.
+// OUT names the next thread and IN the thread before, and both are there twice. A thread has the number that it came with when it leaves,
+// or that of its process if it called exec.
 TEST_F(Fold, SwitchesThatContradictEachOthersThreadAreAFinding) {
   struct Record {
     bool out;
     int32_t pid, tid, other, other_tid;
   };
-  const std::vector<Record> right = {{true, 10, 11, 20, 22}, {false, 20, 22, 10, 11}, {true, 20, 22, 10, 12}, {false, 10, 12, 20, 22}, {true, 10, 10, 0, 0},
-                                     {false, 0, 0, 10, 10},  {true, 0, 0, 30, 33},    {false, 30, 33, 0, 0},  {true, 30, 33, 20, 22}, {false, 20, 22, 30, 33}};
+  const std::vector<Record> right = {{true, 10, 11, 20, 22}, {false, 20, 22, 10, 11}, {true, 20, 22, 10, 12}, {false, 10, 12, 20, 22},
+                                     {true, 10, 10, 0, 0},   {false, 0, 0, 10, 10},   {true, 0, 0, 30, 33},   {false, 30, 33, 0, 0},
+                                     {true, 30, 33, 20, 22}, {false, 20, 22, 30, 33}};
   const auto findings_of = [&](const std::vector<Record>& records) {
     start();
     uint64_t time = 1000;
-    for (const Record& record : records) feed(wide_switch(record.out, record.other, record.other_tid), time += 10, record.pid, record.tid, 3);
+    for (const Record& record : records)
+      feed(wide_switch(record.out, record.other, record.other_tid), time += 10, record.pid, record.tid, 3);
     finish();
     return data_->timeline.findings();
   };
@@ -169,7 +171,8 @@ std::vector<Step> steps_of(const std::vector<int32_t>& tasks, uint64_t events) {
 }
 
 TEST_F(SwitchChain, ASwitchOfTheWrongDirectionIsALoss) {
-  for (const std::vector<int32_t>& tasks : {std::vector<int32_t>{10, 20, 10, 20, 10}, {10, 0, 10, 0, 10}, {10, 20, 30, 0, 10}, {10, -1, 0, 30, 30}}) {
+  for (const std::vector<int32_t>& tasks :
+       {std::vector<int32_t>{10, 20, 10, 20, 10}, {10, 0, 10, 0, 10}, {10, 20, 30, 0, 10}, {10, -1, 0, 30, 30}}) {
     for (const uint64_t events : {1U, 2U}) {
       const std::vector<Step> right = steps_of(tasks, events);
       run(right);

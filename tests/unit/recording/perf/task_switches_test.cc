@@ -1,4 +1,5 @@
-// Sideband fold: switches of events that are attached to tasks, records that contradict the task they name, trace of other times than its records.
+// Sideband fold: switches of events that are attached to tasks, records that contradict the task they name, trace of other times than its
+// records.
 #include <algorithm>
 #include <vector>
 
@@ -16,17 +17,21 @@ struct TaskStep {
   int32_t pid, tid, cpu;
 };
 
-// In the order in which Linux writes them: 10 is started by enable_on_exec and starts 11 to 13 and process 20. Thread 12 calls exec and becomes 10.
+// In the order in which Linux writes them: 10 is started by enable_on_exec and starts 11 to 13 and process 20. Thread 12 calls exec and
+// becomes 10.
 const std::vector<TaskStep> kRight = {
-    {TaskKind::start, 1'000'000, 10, 10, 0}, {TaskKind::exec, 1'100'000, 10, 10, 0},  {TaskKind::fork, 2'000'000, 10, 11, 0},  {TaskKind::in, 3'001'000, 10, 11, 1},
-    {TaskKind::start, 3'000'000, 10, 11, 1}, {TaskKind::fork, 3'500'000, 10, 12, 0},  {TaskKind::out, 4'000'000, 10, 10, 0},   {TaskKind::aux, 4'001'000, 10, 10, 0},
-    {TaskKind::in, 4'002'000, 10, 12, 0},    {TaskKind::fork, 4'500'000, 10, 13, 0},  {TaskKind::out, 6'000'000, 10, 11, 1},   {TaskKind::aux, 6'001'000, 10, 11, 1},
-    {TaskKind::in, 6'002'000, 10, 13, 1},    {TaskKind::fork, 6'500'000, 20, 20, 1},  {TaskKind::out, 8'000'000, 10, 12, 0},   {TaskKind::aux, 8'001'000, 10, 12, 0},
-    {TaskKind::in, 8'010'000, 20, 20, 0},    {TaskKind::exit, 9'000'000, 10, 13, 1},  {TaskKind::aux, 9'001'000, 10, 13, 1},   {TaskKind::in, 9'010'000, 10, 10, 1},
-    {TaskKind::exit, 11'000'000, 20, 20, 0}, {TaskKind::aux, 11'001'000, 20, 20, 0},  {TaskKind::in, 11'002'000, 10, 11, 0},   {TaskKind::exit, 12'000'000, 10, 10, 1},
-    {TaskKind::aux, 12'001'000, 10, 10, 1},  {TaskKind::in, 12'010'000, 10, 12, 1},   {TaskKind::exit, 13'000'000, 10, 11, 0}, {TaskKind::aux, 13'001'000, 10, 11, 0},
-    {TaskKind::exec, 14'000'000, 10, 10, 1}, {TaskKind::out, 15'000'000, 10, 10, 1},  {TaskKind::aux, 15'001'000, 10, 10, 1},  {TaskKind::in, 15'500'000, 10, 10, 0},
-    {TaskKind::out, 16'500'000, 10, 10, 0},  {TaskKind::aux, 16'501'000, 10, 10, 0},  {TaskKind::in, 17'000'000, 10, 10, 1},   {TaskKind::exit, 19'000'000, 10, 10, 1},
+    {TaskKind::start, 1'000'000, 10, 10, 0}, {TaskKind::exec, 1'100'000, 10, 10, 0},  {TaskKind::fork, 2'000'000, 10, 11, 0},
+    {TaskKind::in, 3'001'000, 10, 11, 1},    {TaskKind::start, 3'000'000, 10, 11, 1}, {TaskKind::fork, 3'500'000, 10, 12, 0},
+    {TaskKind::out, 4'000'000, 10, 10, 0},   {TaskKind::aux, 4'001'000, 10, 10, 0},   {TaskKind::in, 4'002'000, 10, 12, 0},
+    {TaskKind::fork, 4'500'000, 10, 13, 0},  {TaskKind::out, 6'000'000, 10, 11, 1},   {TaskKind::aux, 6'001'000, 10, 11, 1},
+    {TaskKind::in, 6'002'000, 10, 13, 1},    {TaskKind::fork, 6'500'000, 20, 20, 1},  {TaskKind::out, 8'000'000, 10, 12, 0},
+    {TaskKind::aux, 8'001'000, 10, 12, 0},   {TaskKind::in, 8'010'000, 20, 20, 0},    {TaskKind::exit, 9'000'000, 10, 13, 1},
+    {TaskKind::aux, 9'001'000, 10, 13, 1},   {TaskKind::in, 9'010'000, 10, 10, 1},    {TaskKind::exit, 11'000'000, 20, 20, 0},
+    {TaskKind::aux, 11'001'000, 20, 20, 0},  {TaskKind::in, 11'002'000, 10, 11, 0},   {TaskKind::exit, 12'000'000, 10, 10, 1},
+    {TaskKind::aux, 12'001'000, 10, 10, 1},  {TaskKind::in, 12'010'000, 10, 12, 1},   {TaskKind::exit, 13'000'000, 10, 11, 0},
+    {TaskKind::aux, 13'001'000, 10, 11, 0},  {TaskKind::exec, 14'000'000, 10, 10, 1}, {TaskKind::out, 15'000'000, 10, 10, 1},
+    {TaskKind::aux, 15'001'000, 10, 10, 1},  {TaskKind::in, 15'500'000, 10, 10, 0},   {TaskKind::out, 16'500'000, 10, 10, 0},
+    {TaskKind::aux, 16'501'000, 10, 10, 0},  {TaskKind::in, 17'000'000, 10, 10, 1},   {TaskKind::exit, 19'000'000, 10, 10, 1},
     {TaskKind::aux, 19'001'000, 10, 10, 1},
 };
 
@@ -185,7 +190,9 @@ TEST_F(Fold, TheTrailerNamesTheThreadThatStartsOrEnds) {
 }
 
 TEST_F(Fold, ASwitchNamesNoTaskBelowMinusOne) {
-  const auto put = [&](bool out, int32_t tid, int32_t other, uint64_t time) { feed(perfio::SwitchRecord{out, false, true, 10, other}, time, 10, tid, 3); };
+  const auto put = [&](bool out, int32_t tid, int32_t other, uint64_t time) {
+    feed(perfio::SwitchRecord{out, false, true, 10, other}, time, 10, tid, 3);
+  };
   put(true, 11, -1, 1000);
   put(false, 12, 11, 1010);
   put(true, 12, -3985, 2000);

@@ -1,5 +1,5 @@
-// data/demo as recorded by a processor whose TSC has more than the 56 bits of a TSC packet, or gets more within the recording: flow, threads and times
-// are those of data/demo.
+// data/demo as recorded by a processor whose TSC has more than the 56 bits of a TSC packet, or gets more within the recording: flow,
+// threads and times are those of data/demo.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -43,20 +43,20 @@ struct Executed {
 
 std::vector<Executed> executed(const Recording& recording, uint32_t stream) {
   std::vector<Executed> blocks;
-  const Status status = recording.decode_parallel(
-      stream, 0, Recording::kStreamEnd, 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& /*segment*/) {
-        EXPECT_TRUE(batch.gaps.empty());
-        size_t mark = 0;
-        for (size_t i = 0; i < batch.blocks.size(); ++i) {
-          while (mark < batch.marks.size() && batch.marks[mark].before_block <= i) ++mark;
-          Executed block = mark == 0 && !blocks.empty() ? blocks.back() : Executed{};
-          if (mark != 0) block = {0, 0, batch.marks[mark - 1].tid, batch.marks[mark - 1].time};
-          block.ip = decoder.blocks().info(batch.blocks[i].node).ip.value;
-          block.flags = batch.blocks[i].flags;
-          blocks.push_back(block);
-        }
-        return true;
-      });
+  const Status status = recording.decode_parallel(stream, 0, Recording::kStreamEnd, 1,
+                                                  [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& /*segment*/) {
+                                                    EXPECT_TRUE(batch.gaps.empty());
+                                                    size_t mark = 0;
+                                                    for (size_t i = 0; i < batch.blocks.size(); ++i) {
+                                                      while (mark < batch.marks.size() && batch.marks[mark].before_block <= i) ++mark;
+                                                      Executed block = mark == 0 && !blocks.empty() ? blocks.back() : Executed{};
+                                                      if (mark != 0) block = {0, 0, batch.marks[mark - 1].tid, batch.marks[mark - 1].time};
+                                                      block.ip = decoder.blocks().info(batch.blocks[i].node).ip.value;
+                                                      block.flags = batch.blocks[i].flags;
+                                                      blocks.push_back(block);
+                                                    }
+                                                    return true;
+                                                  });
   EXPECT_TRUE(status.ok());
   return blocks;
 }
@@ -185,8 +185,8 @@ TEST(TscReference, GivesTheUpperBits) {
   writer.psb();
   writer.tsc(5000);
   writer.psbend();
-  for (const auto& [reference, want] : {std::pair(3 * kWrap + 7000, 3 * kWrap + 5000), std::pair(kWrap - 7, kWrap + 5000), std::pair(3 * kWrap + kWrap / 3, uint64_t{5000}),
-                                        std::pair(uint64_t{1}, uint64_t{5000})}) {
+  for (const auto& [reference, want] : {std::pair(3 * kWrap + 7000, 3 * kWrap + 5000), std::pair(kWrap - 7, kWrap + 5000),
+                                        std::pair(3 * kWrap + kWrap / 3, uint64_t{5000}), std::pair(uint64_t{1}, uint64_t{5000})}) {
     perfio::AuxtraceRecord payload;
     payload.reference = reference;
     payload.payload = trace;

@@ -1,6 +1,5 @@
 // Sideband fold: private mappings of files that were writable and executable. The program may have changed that code.
 #include <gtest/gtest.h>
-
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -31,7 +31,7 @@ std::shared_ptr<const PeFile> opened(const TempDir& dir, const PeImage& image) {
 class Code {
  public:
   explicit Code(bool is_64bit) : image_(is_64bit) {
-    image_.put<uint64_t>(PeImage::kPe + 12, 0);   // no symbol table
+    image_.put<uint64_t>(PeImage::kPe + 12, 0);    // no symbol table
     image_.put<uint64_t>(image_.directory(0), 0);  // no exports
     for (uint32_t i = 0; i < 0x180; ++i) image_.put<uint8_t>(PeImage::kText + i, 0xcc);
   }
@@ -65,26 +65,26 @@ TEST(FunctionReach, OnlyFillersArePadding) {
   };
   using namespace std::string_view_literals;
   const Gap gaps[] = {
-      {"\x90"sv, true, true},                      // nop
-      {"\x66\x90"sv, true, true},                  // xchg %ax,%ax
-      {"\x0f\x1f\x00"sv, true, true},              // nopl (%eax)
+      {"\x90"sv, true, true},                            // nop
+      {"\x66\x90"sv, true, true},                        // xchg %ax,%ax
+      {"\x0f\x1f\x00"sv, true, true},                    // nopl (%eax)
       {"\x66\x2e\x0f\x1f\x84\0\0\0\0\0"sv, true, true},  // cs nopw 0x0(%eax,%eax,1)
-      {"\xcc\xcc\xcc"sv, true, true},              // int3
-      {"\x89\xf6"sv, true, false},                 // mov %esi,%esi: in 64-bit code, clears the upper half
-      {"\x8b\xff"sv, true, false},                 // mov %edi,%edi
-      {"\x87\xdb"sv, true, false},                 // xchg %ebx,%ebx
-      {"\x8d\x76\0"sv, true, false},               // lea 0x0(%esi),%esi
-      {"\x8d\xb6\0\0\0\0"sv, true, false},         // lea 0x0(%esi),%esi
-      {"\x8d\x74\x26\0"sv, true, false},           // lea 0x0(%esi,%eiz,1),%esi
-      {"\x2e\x8d\xb4\x26\0\0\0\0"sv, true, false},  // lea %cs:0x0(%esi,%eiz,1),%esi
-      {"\x8d\x64\x24\0"sv, true, false},           // lea 0x0(%esp),%esp
-      {"\x8d\x76\x04"sv, false, false},            // lea 0x4(%esi),%esi
-      {"\x8d\x74\x36\0"sv, false, false},          // lea 0x0(%esi,%esi,1),%esi
-      {"\x8d\x46\0"sv, false, false},              // lea 0x0(%esi),%eax
-      {"\x89\xf0"sv, false, false},                // mov %esi,%eax
-      {"\x01\xc8"sv, false, false},                // add %ecx,%eax
-      {"\x90\x01\xc8"sv, false, false},            // nop; add %ecx,%eax
-      {"\xf3\x90"sv, false, false},                // pause
+      {"\xcc\xcc\xcc"sv, true, true},                    // int3
+      {"\x89\xf6"sv, true, false},                       // mov %esi,%esi: in 64-bit code, clears the upper half
+      {"\x8b\xff"sv, true, false},                       // mov %edi,%edi
+      {"\x87\xdb"sv, true, false},                       // xchg %ebx,%ebx
+      {"\x8d\x76\0"sv, true, false},                     // lea 0x0(%esi),%esi
+      {"\x8d\xb6\0\0\0\0"sv, true, false},               // lea 0x0(%esi),%esi
+      {"\x8d\x74\x26\0"sv, true, false},                 // lea 0x0(%esi,%eiz,1),%esi
+      {"\x2e\x8d\xb4\x26\0\0\0\0"sv, true, false},       // lea %cs:0x0(%esi,%eiz,1),%esi
+      {"\x8d\x64\x24\0"sv, true, false},                 // lea 0x0(%esp),%esp
+      {"\x8d\x76\x04"sv, false, false},                  // lea 0x4(%esi),%esi
+      {"\x8d\x74\x36\0"sv, false, false},                // lea 0x0(%esi,%esi,1),%esi
+      {"\x8d\x46\0"sv, false, false},                    // lea 0x0(%esi),%eax
+      {"\x89\xf0"sv, false, false},                      // mov %esi,%eax
+      {"\x01\xc8"sv, false, false},                      // add %ecx,%eax
+      {"\x90\x01\xc8"sv, false, false},                  // nop; add %ecx,%eax
+      {"\xf3\x90"sv, false, false},                      // pause
   };
   for (const Gap& gap : gaps) {
     const std::string code = loop_around(gap.code);
@@ -108,24 +108,25 @@ TEST(FunctionReach, AJumpToTheNextInstruction) {
   EXPECT_EQ(Code(false).reach("\x40\xeb\0\x40\xc3"s), 3U);              // inc %eax; jmp g
 }
 
-// A switch with two cases, then code that a third entry of the table leads to. That is the first one of another function's table, or a pointer.
+// A switch with two cases, then code that a third entry of the table leads to. That is the first one of another function's table, or a
+// pointer.
 TEST(FunctionReach, ATableEndsWithItsSwitch) {
   struct Check {
     std::string code;
     bool is_taken;  // if the value is in range
   };
   const Check checks[] = {
-      {"\x83\xf8\x01\x77"s, false},                 // cmp $1,%eax; ja
-      {"\x83\xe8\x01\x77"s, false},                 // sub $1,%eax; ja
-      {"\x3d\x01\0\0\0\x77"s, false},               // cmp $1,%eax; ja
-      {"\x66\x3d\x01\0\x77"s, false},               // cmp $1,%ax; ja
-      {"\x3c\x01\x77"s, false},                     // cmp $1,%al; ja
-      {"\x80\xf9\x01\x77"s, false},                 // cmp $1,%cl; ja
-      {"\x81\xf9\x01\0\0\0\x77"s, false},           // cmp $1,%ecx; ja
-      {"\x83\x7d\xfc\x01\x77"s, false},             // cmpl $1,-4(%ebp); ja
-      {"\x83\xf8\x02\x73"s, false},                 // cmp $2,%eax; jae
-      {"\x83\xf8\x01\x76"s, true},                  // cmp $1,%eax; jbe
-      {"\x83\xf8\x02\x72"s, true},                  // cmp $2,%eax; jb
+      {"\x83\xf8\x01\x77"s, false},        // cmp $1,%eax; ja
+      {"\x83\xe8\x01\x77"s, false},        // sub $1,%eax; ja
+      {"\x3d\x01\0\0\0\x77"s, false},      // cmp $1,%eax; ja
+      {"\x66\x3d\x01\0\x77"s, false},      // cmp $1,%ax; ja
+      {"\x3c\x01\x77"s, false},            // cmp $1,%al; ja
+      {"\x80\xf9\x01\x77"s, false},        // cmp $1,%cl; ja
+      {"\x81\xf9\x01\0\0\0\x77"s, false},  // cmp $1,%ecx; ja
+      {"\x83\x7d\xfc\x01\x77"s, false},    // cmpl $1,-4(%ebp); ja
+      {"\x83\xf8\x02\x73"s, false},        // cmp $2,%eax; jae
+      {"\x83\xf8\x01\x76"s, true},         // cmp $1,%eax; jbe
+      {"\x83\xf8\x02\x72"s, true},         // cmp $2,%eax; jb
   };
   for (const Check& check : checks) {
     SCOPED_TRACE(testing::PrintToString(check.code));

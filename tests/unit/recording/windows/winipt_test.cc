@@ -77,7 +77,8 @@ std::vector<std::string> texts_of(const std::vector<Finding>& findings) {
   return texts;
 }
 
-Result<std::unique_ptr<Recording>> open_dump(const TempDir& dir, const std::string& dump, const std::string& list = {}, const std::string& root = {}) {
+Result<std::unique_ptr<Recording>> open_dump(const TempDir& dir, const std::string& dump, const std::string& list = {},
+                                             const std::string& root = {}) {
   RawOptions raw;
   raw.winipt_path = dir.write("dump", dump);
   if (!list.empty()) raw.modules_path = dir.write("modules", list);
@@ -127,7 +128,8 @@ TEST(Winipt, APacketThatTheEndOfTheRingDivides) {
   const TempDir dir;
   for (uint32_t cut = 1; cut < kPsb.size(); ++cut) {
     const std::string bytes = "ab" + kPsb + "cd";
-    const auto dump = read_text(dir, dump_of({{12, bytes.substr(cut + 2) + bytes.substr(0, cut + 2), static_cast<uint32_t>(bytes.size()) - cut - 2}}));
+    const auto dump =
+        read_text(dir, dump_of({{12, bytes.substr(cut + 2) + bytes.substr(0, cut + 2), static_cast<uint32_t>(bytes.size()) - cut - 2}}));
     ASSERT_TRUE(dump.ok());
     EXPECT_EQ(content_of(dump->streams[0]), bytes);
     EXPECT_TRUE(dump->has_psb) << cut;
@@ -148,8 +150,9 @@ TEST(Winipt, TheClockIsThatOfTheHeaders) {
   EXPECT_THAT(tids, ElementsAre(8, 12, 16));
   const auto other = read_text(dir, dump_of({{8, kTrace, 34, 1, 3, 84}, {12, kTrace, 34, 1, 16, 84}, {16, kTrace, 34, 7, 3, 84}}));
   ASSERT_TRUE(other.ok());
-  EXPECT_THAT(texts_of(other->findings), testing::UnorderedElementsAre(HasSubstr("differ from thread to thread"), HasSubstr("MTC frequency above 15"),
-                                                                       HasSubstr("unknown timing settings (thread 16)")));
+  EXPECT_THAT(texts_of(other->findings),
+              testing::UnorderedElementsAre(HasSubstr("differ from thread to thread"), HasSubstr("MTC frequency above 15"),
+                                            HasSubstr("unknown timing settings (thread 16)")));
 }
 
 TEST(Winipt, DamagedDumps) {
@@ -225,7 +228,8 @@ TEST(Winipt, EveryTruncationAndEveryChangedByteOfTheHeaders) {
   const TempDir dir;
   const std::string zeros(20, '\0');
   for (const bool header : {true, false}) {
-    const std::string dump = dump_of({{8, kTrace + zeros, 34, 1, 3, 84}, {12, kTrace.substr(20) + kTrace.substr(0, 20), 14, 1, 3, 84}}, header);
+    const std::string dump =
+        dump_of({{8, kTrace + zeros, 34, 1, 3, 84}, {12, kTrace.substr(20) + kTrace.substr(0, 20), 14, 1, 3, 84}}, header);
     for (size_t size = 0; size < dump.size(); ++size) {
       const auto read = read_text(dir, dump.substr(0, size));
       if (!read.ok()) continue;
@@ -261,14 +265,21 @@ std::vector<std::tuple<uint64_t, uint64_t, std::string>> listed(const std::strin
 }
 
 TEST(ModuleList, Forms) {
-  const auto want = ElementsAre(std::tuple(0x7ff6a3b10000, 0x3f000, "C:\\a, \"b\"\\app.exe"), std::tuple(0x7ffb10000000, 0x1f0000, "C:\\Windows\\ntdll.dll"));
+  const auto want = ElementsAre(std::tuple(0x7ff6a3b10000, 0x3f000, "C:\\a, \"b\"\\app.exe"),
+                                std::tuple(0x7ffb10000000, 0x1f0000, "C:\\Windows\\ntdll.dll"));
   EXPECT_THAT(listed("\"BaseAddress\",\"ModuleMemorySize\",\"FileName\"\r\n\"140716281954304\",\"2031616\",\"C:\\Windows\\ntdll.dll\"\r\n"
                      "\"140697284968448\",\"258048\",\"C:\\a, \"\"b\"\"\\app.exe\"\r\n"),
               want);
-  EXPECT_THAT(listed("\xef\xbb\xbf#TYPE Selected\nPath,Other,Size,Base\n\"C:\\a, \"\"b\"\"\\app.exe\",x,0x3F000,0x7ff6a3b10000\n\nC:\\Windows\\ntdll.dll,x,0x1f0000,0x7ffb10000000"), want);
-  EXPECT_THAT(listed("0:000> lm f\nstart             end                 module name\n00007ff6`a3b10000 00007ff6`a3b4f000   app      C:\\a, \"b\"\\app.exe\n"
-                     "00007ffb`10000000 00007ffb`101f0000   ntdll    C:\\Windows\\ntdll.dll\n\nUnloaded modules:\n00007ffb`20000000 00007ffb`20001000   x   x.dll\n"),
+  EXPECT_THAT(listed("\xef\xbb\xbf#TYPE Selected\nPath,Other,Size,Base\n\"C:\\a, "
+                     "\"\"b\"\"\\app.exe\",x,0x3F000,0x7ff6a3b10000\n\nC:\\Windows\\ntdll.dll,x,0x1f0000,0x7ffb10000000"),
               want);
+  EXPECT_THAT(
+      listed(
+          "0:000> lm f\nstart             end                 module name\n00007ff6`a3b10000 00007ff6`a3b4f000   app      C:\\a, "
+          "\"b\"\\app.exe\n"
+          "00007ffb`10000000 00007ffb`101f0000   ntdll    C:\\Windows\\ntdll.dll\n\nUnloaded modules:\n00007ffb`20000000 00007ffb`20001000 "
+          "  x   x.dll\n"),
+      want);
   const auto stamped = parse_module_list("base,size,path,TimeDateStamp\n0x1000,4096,a.dll,0x5eadbeef\n0x3000,4096,b.dll,\n", "LIST");
   ASSERT_TRUE(stamped.ok());
   EXPECT_EQ((*stamped)[0].timestamp, 0x5eadbeefU);
@@ -281,7 +292,9 @@ TEST(ModuleList, BadLists) {
            {"", "lists no module"},
            {"nothing\n", "lists no module"},
            {header, "lists no module"},
-           {"\xff\xfe" "b", "UTF-16"},
+           {"\xff\xfe"
+            "b",
+            "UTF-16"},
            {header + "1000", "LIST:2: has fewer fields"},
            {header + "zzz,1,a", "LIST:2: 'zzz' is no address"},
            {header + "7ff612340000,1,a", "LIST:2: '7ff612340000' is no address"},  // hex needs 0x
@@ -332,7 +345,8 @@ class Modules : public testing::Test {
 };
 
 TEST_F(Modules, AreFoundBelowRootsWithoutRegardToCase) {
-  for (const char* place : {"root/Windows/System32/Some.dll", "root/windows/SYSTEM32/some.DLL", "root/C/Windows/System32/Some.dll", "root/some.dll", "SOME.dll"}) {
+  for (const char* place : {"root/Windows/System32/Some.dll", "root/windows/SYSTEM32/some.DLL", "root/C/Windows/System32/Some.dll",
+                            "root/some.dll", "SOME.dll"}) {
     const std::string written = dir_.write(place, image().text());
     expect(true, IsEmpty(), list_, place);
     std::filesystem::remove(written);
@@ -351,7 +365,8 @@ TEST_F(Modules, AnotherFileIsNamedAndNotUsed) {
   PeImage other = image();
   other.put<uint32_t>(PeImage::kOptional + 56, 0x5000);
   dir_.write("root/Windows/System32/Some.dll", other.text());
-  expect(false, ElementsAre(HasSubstr("has an image of 0x5000 bytes, but the list says 0x4000 for C:/Windows/System32/Some.dll: not used")), list_, "another size");
+  expect(false, ElementsAre(HasSubstr("has an image of 0x5000 bytes, but the list says 0x4000 for C:/Windows/System32/Some.dll: not used")),
+         list_, "another size");
   dir_.write("root/Some.dll", image().text());
   expect(true, IsEmpty(), list_, "another size, and the right one elsewhere");
   const std::string stamped = "base,size,path,timestamp\n0x7ff700000000,0x4000,C:\\Some.dll,";
@@ -374,12 +389,14 @@ TEST_F(Modules, LinksDoNotLeadOutOfTheRoot) {
   ASSERT_EQ(::symlink(outside.c_str(), (dir_.path() + "/root/Some.dll").c_str()), 0);
   expect(false, ElementsAre(HasSubstr("Some.dll cannot be read")), list_, "link");
   std::filesystem::remove(dir_.path() + "/root/Some.dll");
-  expect(false, ElementsAre(HasSubstr("was not found")), "base,size,path\n0x7ff700000000,0x4000,C:\\..\\outside\\..\\..\\x.dll\n", "parents");
+  expect(false, ElementsAre(HasSubstr("was not found")), "base,size,path\n0x7ff700000000,0x4000,C:\\..\\outside\\..\\..\\x.dll\n",
+         "parents");
 }
 
 TEST_F(Modules, ThatOverlapAreNamed) {
   dir_.write("root/Some.dll", image().text());
-  expect(true, ElementsAre(HasSubstr("C:/b.dll and C:/Windows/System32/Some.dll overlap")), list_ + "0x7ff700003000,0x4000,C:\\b.dll\n", "overlap");
+  expect(true, ElementsAre(HasSubstr("C:/b.dll and C:/Windows/System32/Some.dll overlap")), list_ + "0x7ff700003000,0x4000,C:\\b.dll\n",
+         "overlap");
 }
 
 TEST_F(Modules, HaveTheSymbolsOfTheirFiles) {

@@ -1,5 +1,5 @@
 // Rows of line tables: see line_rows.h.
-#include "image/symbols/line_rows.h"
+#include "image/symbols/dwarf/line_rows.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,9 +27,11 @@ void mark_shown(std::vector<LineRow>& rows) {
 }
 
 bool is_alone(const std::vector<LineRow>& rows, const LineRow& row) {
-  const auto first = std::lower_bound(rows.begin(), rows.end(), row.address, [](const LineRow& each, uint64_t value) { return each.address < value; });
+  const auto first =
+      std::lower_bound(rows.begin(), rows.end(), row.address, [](const LineRow& each, uint64_t value) { return each.address < value; });
   int here = 0;
-  for (auto at = first; at != rows.end() && at->address == row.address && here < 2; ++at) here += !at->end && !at->repeats && at->line != 0 ? 1 : 0;
+  for (auto at = first; at != rows.end() && at->address == row.address && here < 2; ++at)
+    here += !at->end && !at->repeats && at->line != 0 ? 1 : 0;
   return here < 2;
 }
 
