@@ -10,6 +10,7 @@
 
 #include "analysis/names/nearest_word.h"
 #include "cli/options/perf_words.h"
+#include "cli/text/terminal.h"
 
 namespace ptd::cli {
 
@@ -33,6 +34,32 @@ std::string plain_type(const std::string& text) {
   return std::regex_replace(std::regex_replace(text, range, " $1..$2"), check, "$1");
 }
 
+/// Divides each line of `text` at its spaces, so that it ends at column `columns`. It begins at column `first`, the lines that continue it
+/// at `next`. A line that begins with a space, as an example does, stays as it is.
+std::string wrapped(const std::string& text, size_t columns, size_t first, size_t next) {
+  std::string out;
+  size_t column = first;
+  bool is_example = text.starts_with(' ');
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
+    const std::string word = text.substr(at, end - at);  // with the space or newline before it
+    at = end;
+    if (word.starts_with('\n')) {
+      is_example = word.size() == 1 && end < text.size() && text[end] == ' ';
+      column = first + word.size() - 1;
+      out += '\n' + std::string(first, ' ') + word.substr(1);
+    } else if (!is_example && word.starts_with(' ') && column + word.size() > columns) {
+      column = next + word.size() - 1;
+      out += '\n' + std::string(next, ' ') + word.substr(1);
+    } else {
+      column += word.size();
+      out += word;
+    }
+  }
+  return out;
+}
+
+/// Help has the width of the terminal, but no line for which the eye has to search.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
@@ -44,6 +71,30 @@ class HelpFormatter : public CLI::Formatter {
     const std::string value = plain_type(CLI::Formatter::make_option_opts(option));
     return has_optional_value(*option) ? "[=" + value.substr(std::min(value.find_first_not_of(" :"), value.size())) + "]" : value;
   }
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_display_name(true), command->get_description());
+  }
+  std::string make_description(const CLI::App* command) const override {
+    return wrapped(CLI::Formatter::make_description(command), columns_, 0, 0);
+  }
+  std::string make_footer(const CLI::App* command) const override {
+    return wrapped(CLI::Formatter::make_footer(command), columns_, 0, kHanging);
+  }
+
+ private:
+  static constexpr size_t kHanging = 2;  // columns by which the second line of a paragraph is indented
+  static constexpr size_t kLeast = 60, kMost = 110, kDefault = 100;
+  [[nodiscard]] std::string entry(const std::string& names, const std::string& description) const {
+    std::string line = "  " + names;
+    if (description.empty()) return line + '\n';
+    const size_t column = get_column_width();
+    line += line.size() < column ? std::string(column - line.size(), ' ') : '\n' + std::string(column, ' ');
+    return line + wrapped(description, columns_, column, column) + '\n';
+  }
+  const size_t columns_ = terminal_columns() == 0 ? kDefault : std::clamp(terminal_columns(), kLeast, kMost);
 };
 
 std::vector<std::string> long_names(const CLI::App& command) {
