@@ -251,6 +251,20 @@ void find_places(RecordingData& data) {
       "record");
 }
 
+/// Checks for a cancellation and releases pages while records are read.
+struct PassingRecords {
+  const OpenRequest& options;
+  const PageRelease& pages;
+  PassedRecords passed = {};
+  uint64_t count = 0;
+
+  void on_record(const perfio::Record& record) {
+    if (count++ % kCheckedRecords != 0) return;
+    if (options.check) options.check();
+    passed.at(pages, record.file, record.file_offset_bytes);
+  }
+};
+
 }  // namespace
 
 Status load_perf(const OpenRequest& options, RecordingData& data) {
@@ -271,9 +285,9 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::TimeConvRecord time;
   ClockWitness witness;
   fold.watch_holes(reader->damage().holes);
-  uint64_t records = 0;
+  PassingRecords passing{options, data.pages};
   const Status status = reader->read([&](const perfio::Record& record) {
-    if (records++ % kCheckedRecords == 0 && options.check) options.check();
+    passing.on_record(record);
     if (const auto* one = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) announced.add(*one, fold);
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
     witness.on_record(record);
