@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "image/mapping_snapshots.h"
@@ -68,7 +69,7 @@ constexpr SpaceId effective_space(SpaceId space, Ip ip) { return space_at(space,
 
 class TimelineData {
  public:
-  std::vector<Section> sections;
+  std::deque<Section> sections;   ///< many: a vector takes three times their memory while it grows
   std::vector<SpaceData> spaces;  ///< by index_of()
   std::vector<uint32_t> kernels;  ///< by machine: the index of its kernel's space; 0: none
   MappingSnapshots snapshots;

@@ -33,7 +33,7 @@ bool report_overlap(const Section& piece, const std::vector<Section>& before, Im
     finding.kind = FindingKind::section_overlap;
     finding.space = piece.space;
     finding.ip = Ip{first};
-    finding.what = piece.path + " and " + other.path + " contain different bytes for the same addresses; the last one is used";
+    finding.what = piece.path.str() + " and " + other.path.str() + " contain different bytes for the same addresses; the last one is used";
     image.builder.add_finding(std::move(finding));
     any = true;
   }

@@ -44,7 +44,7 @@ int64_t ExportNames::file(std::string_view module) {
   const Timeline& timeline = recording_.timeline();
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
-    if (section.path.find('/') == std::string::npos || valid_utf8(recording_.symbolizer().module_of(section)) != name) continue;
+    if (section.path.str().find('/') == std::string::npos || valid_utf8(recording_.symbolizer().module_of(section)) != name) continue;
     made.path = valid_utf8(section.path);
     made.build_id = section.build_id;
     break;
@@ -89,7 +89,7 @@ uint64_t ExportNames::start_of(const Symbol& symbol, const CodeAt& at) const {
   const SectionId id = likeliest_section(recording_.timeline(), at.space, symbol.start, at.when).id;
   if (id == kNoSection) return symbol.start.value;
   const Section& section = recording_.timeline().section(id);
-  const bool from_file = !section.path.starts_with('[') || section.path == "[vdso]";
+  const bool from_file = !section.path.starts_with("[") || section.path == "[vdso]";
   if (!from_file || recording_.symbolizer().module_of(section) != symbol.module) return symbol.start.value;
   return (symbol.start - section.ip) + section.file_offset_bytes;
 }

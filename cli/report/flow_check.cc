@@ -37,9 +37,7 @@ SectionId section_of(const Gap& gap, const Timeline& timeline) {
 }
 
 void take(const Gap& gap, SectionId section, const Timeline& timeline, const std::string& jitdump, Tallies& tallies) {
-  const bool known = section < timeline.section_count();
-  const std::string path = known ? timeline.section(section).path : std::string();
-  const std::string build_id = known ? timeline.section(section).build_id : std::string();
+  const std::string path = timeline.section(section).path, build_id = timeline.section(section).build_id;
   Tally& tally = tallies[{path, build_id}];
   if (tally.told.packets++ == 0) {
     tally.told.path = path;

@@ -11,6 +11,7 @@
 #include "image/build/copy_set.h"
 #include "image/build/edit_store.h"
 #include "image/build/site_builder.h"
+#include "image/build/text_pool.h"
 #include "image/mapping_snapshots.h"
 #include "image/section_index.h"
 #include "image/timeline_data.h"
@@ -74,6 +75,7 @@ struct TimelineBuilder::State {
 
   std::shared_ptr<TimelineData> data = std::make_shared<TimelineData>();
   std::vector<Space> spaces{1};
+  TextPool texts;  // of the sections
   EditStore edits;
   CopySet copies;
   std::vector<Interval> lost;
@@ -143,6 +145,8 @@ void TimelineBuilder::State::add_change(SpaceId space, uint64_t ip, uint64_t siz
 
 void TimelineBuilder::add_section(Section section) {
   section.space = effective_space(section.space, section.ip);
+  section.path = state_->texts.shared(section.path);
+  section.build_id = state_->texts.shared(section.build_id);
   const auto id = static_cast<SectionId>(state_->data->sections.size());
   state_->add_change(section.space, section.ip.value, section.size_bytes, section.live, id);
   state_->data->sections.push_back(std::move(section));

@@ -47,7 +47,7 @@ ModuleNames::ModuleNames(const Timeline& timeline) {
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
     const Section& section = timeline.section(id);
     const File file{section.path, section.build_id};
-    if (section.path.find('/') != std::string::npos && !section.path.starts_with('[') && met.insert(file).second)
+    if (section.path.str().find('/') != std::string::npos && !section.path.starts_with("[") && met.insert(file).second)
       by_name[path_end(section.path, 0)].push_back(file);
   }
   for (const auto& [name, files] : by_name) {

@@ -189,7 +189,7 @@ struct Symbolizer::State {
     const std::lock_guard lock(mutex);
     KnownFile& file = files[paths->first];
     if (!file.symbols) {
-      const std::string_view build_id = paths->first.size() > section.path.size() + 1 ? section.build_id : std::string_view();
+      const std::string_view build_id = paths->first.size() > section.path.str().size() + 1 ? section.build_id : std::string_view();
       file.module = names().of(section.path, build_id);
       std::shared_ptr<FileSymbols>& symbols = contents[identity_of(paths->second)];
       if (!symbols) symbols = std::make_shared<FileSymbols>(file.module, paths->second, warnings, debuginfod, saved);
@@ -249,7 +249,7 @@ struct Symbolizer::State {
   }
   /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {
-    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with('[') || section.path == kKernelTextPath)
+    if (!is_kernel_half(ip) || machine_of(section.space) != 0 || !section.path.starts_with("[") || section.path == kKernelTextPath)
       return nullptr;
     return modules.find(section.path, section.build_id, [&] {
       std::vector<const NamedRange*> loaded;
@@ -275,8 +275,8 @@ struct Symbolizer::State {
   /// Returns the file with this path and build id, or the kernel module; null if there is none.
   std::pair<FileSymbols*, ModuleFile*> file_at(std::string_view path, std::string_view build_id) {
     Section section;
-    section.path = path;
-    section.build_id = build_id;
+    section.path = std::string(path);
+    section.build_id = std::string(build_id);
     FileSymbols* file = file_of(section).symbols;
     if (file == nullptr && path == kernel_file().path) file = kernel.file;
     return {file, file == nullptr ? modules.found_at(path) : nullptr};

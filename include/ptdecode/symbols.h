@@ -41,27 +41,6 @@ struct GeneratedLines {
   std::vector<Line> lines;  ///< by offset
 };
 
-/// A text that its copies share: code that moves often keeps one name. The text never changes, so any number of threads may use copies.
-class SharedText {
- public:
-  SharedText() = default;
-  // NOLINT: as a string.
-  SharedText(std::string text) : text_(text.empty() ? nullptr : std::make_shared<const std::string>(std::move(text))) {}
-  SharedText(const char* text) : SharedText(std::string(text)) {}                                      // NOLINT
-  operator std::string_view() const { return text_ ? std::string_view(*text_) : std::string_view(); }  // NOLINT
-  [[nodiscard]] std::string str() const { return std::string(std::string_view(*this)); }
-  [[nodiscard]] bool empty() const { return text_ == nullptr; }
-  /// Returns what the copies share; null if the text is empty.
-  [[nodiscard]] const std::string* shared() const { return text_.get(); }
-  template <std::convertible_to<std::string_view> Text>
-  bool operator==(const Text& other) const {
-    return std::string_view(*this) == std::string_view(other);
-  }
-
- private:
-  std::shared_ptr<const std::string> text_;
-};
-
 /// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
 struct NamedRange {
   SpaceId space = kKernelSpace;

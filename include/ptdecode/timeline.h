@@ -11,9 +11,14 @@
 // Invariant: sites of one space do not overlap; the versions of one site are ordered in time.
 #pragma once
 
+#include <atomic>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ptdecode/export.h"
@@ -28,6 +33,48 @@ struct CodeBytes {
   Bytes bytes;
 };
 
+/// A text that its copies share: many sections have one path, and code that moves often keeps one name. The text never changes, so any
+/// number of threads may use copies.
+class SharedText {
+ public:
+  SharedText() = default;
+  SharedText(std::string text) : body_(text.empty() ? nullptr : new Body{std::move(text)}) {}  // NOLINT: as a string
+  SharedText(const char* text) : SharedText(std::string(text)) {}                              // NOLINT
+  SharedText(const SharedText& other) : body_(other.body_) {
+    if (body_ != nullptr) body_->copies.fetch_add(1, std::memory_order_relaxed);
+  }
+  SharedText(SharedText&& other) noexcept : body_(std::exchange(other.body_, nullptr)) {}
+  SharedText& operator=(SharedText other) noexcept {
+    std::swap(body_, other.body_);
+    return *this;
+  }
+  ~SharedText() {
+    if (body_ != nullptr && body_->copies.fetch_sub(1, std::memory_order_acq_rel) == 1) delete body_;
+  }
+  operator std::string_view() const { return str(); }    // NOLINT
+  operator const std::string&() const { return str(); }  // NOLINT
+  [[nodiscard]] const std::string& str() const {
+    static const std::string none;
+    return body_ != nullptr ? body_->text : none;
+  }
+  [[nodiscard]] bool empty() const { return body_ == nullptr; }
+  [[nodiscard]] bool starts_with(std::string_view start) const { return str().starts_with(start); }
+  [[nodiscard]] bool ends_with(std::string_view end) const { return str().ends_with(end); }
+  /// Returns what the copies share; null if the text is empty.
+  [[nodiscard]] const std::string* shared() const { return body_ != nullptr ? &body_->text : nullptr; }
+  template <std::convertible_to<std::string_view> Text>
+  bool operator==(const Text& other) const {
+    return str() == std::string_view(other);
+  }
+
+ private:
+  struct Body {
+    std::string text;
+    std::atomic<size_t> copies{1};
+  };
+  Body* body_ = nullptr;  // smaller than a std::shared_ptr
+};
+
 using SectionId = uint32_t;
 inline constexpr SectionId kNoSection = 0xffffffffU;
 using SiteId = uint32_t;
@@ -36,14 +83,14 @@ inline constexpr SiteId kNoSite = 0xffffffffU;
 /// A mapping: the file or code at `ip` during `live`. code.bytes is empty if the bytes were not found.
 struct Section {
   SpaceId space = kKernelSpace;
+  bool assumed = false;  ///< bytes are a guess that no record confirms (e.g. vmlinux instead of kcore)
   Ip ip;
   uint64_t size_bytes = 0;
-  Interval live;         ///< from the time at which it was mapped to the time at which it was replaced
-  CodeBytes code;        ///< size_bytes long (shorter: the rest is unknown), or empty
-  std::string path;      ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
-  std::string build_id;  ///< hex, may be empty
+  Interval live;        ///< from the time at which it was mapped to the time at which it was replaced
+  CodeBytes code;       ///< size_bytes long (shorter: the rest is unknown), or empty
+  SharedText path;      ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
+  SharedText build_id;  ///< hex, may be empty
   uint64_t file_offset_bytes = 0;
-  bool assumed = false;  ///< bytes are a guess that no record confirms (e.g. vmlinux instead of kcore)
 };
 
 enum class CodeFlag : uint8_t {

@@ -124,7 +124,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
   } else {
     if (found.status == CodeStatus::replaced) replaced_.insert(mapping.path);
-    if (is_replaced(mapping, roots, last, found)) section.path += " (replaced)";
+    if (is_replaced(mapping, roots, last, found)) section.path = section.path.str() + " (replaced)";
     add_missing(section.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
@@ -142,7 +142,7 @@ bool ImageBuild::is_replaced(const UserMapping& mapping, const std::vector<std::
 
 // A guest's vdso is not this machine's.
 FoundCode ImageBuild::find_code(const UserMapping& mapping, const MappedPath& wanted) {
-  if (mapping.label.empty() || !mapping.path.starts_with('[')) return source.find(wanted);
+  if (mapping.label.empty() || !mapping.path.starts_with("[")) return source.find(wanted);
   return {};
 }
 
@@ -153,8 +153,9 @@ void ImageBuild::report_unmappable(const UserMapping& mapping) {
   finding.space = mapping.space;
   finding.ip = mapping.ip;
   finding.time = {mapping.from, mapping.from};
-  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + ": a mapping of process " + std::to_string(mapping.pid) +
-                 " with " + std::to_string(mapping.size_bytes) + " bytes does not fit into the address space: ignored";
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path.str()) + ": a mapping of process " +
+                 std::to_string(mapping.pid) + " with " + std::to_string(mapping.size_bytes) +
+                 " bytes does not fit into the address space: ignored";
   builder.add_finding(std::move(finding));
 }
 
@@ -228,7 +229,7 @@ void ImageBuild::doubt_written(const UserMapping& mapping) {
   finding.ip = mapping.ip;
   finding.time = {mapping.from, kTimeMax};
   finding.what =
-      (mapping.label.empty() ? mapping.path : mapping.label) + ": process " + std::to_string(mapping.pid) +
+      (mapping.label.empty() ? mapping.path : mapping.label).str() + ": process " + std::to_string(mapping.pid) +
       " could write to its code: a private mapping of it was writable and executable. No record says what was written: the file's code is "
       "used and marked assumed";
   builder.add_finding(std::move(finding));
@@ -242,7 +243,7 @@ void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
   finding.space = mapping.space;
   finding.ip = mapping.ip;
   finding.time = {since, kTimeMax};
-  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + " of process " + std::to_string(mapping.pid) +
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path.str()) + " of process " + std::to_string(mapping.pid) +
                  " changed more often than the limit: its code is not used after that";
   builder.add_finding(std::move(finding));
 }

@@ -1,6 +1,7 @@
 // ImageBuild: collects mappings and names of a recording, then makes its timeline and symbolizer. Private to recording.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -18,21 +19,24 @@ namespace ptd {
 /// A user mapping, from a record.
 struct UserMapping {
   SpaceId space;
+  int32_t pid = -1;
   Ip ip;
   uint64_t size_bytes = 0;
   uint64_t file_offset_bytes = 0;
-  std::string path;
-  std::string build_id;  ///< hex, may be empty
-  TimeNs from;           ///< mapped since
-  int32_t pid = -1;
+  SharedText path;
+  SharedText build_id;  ///< hex, may be empty
+  TimeNs from;          ///< mapped since
   FileId file_id;
   bool shared = false;        ///< MAP_SHARED
   bool assumed = false;       ///< it is a guess that this file is mapped there
   bool again = false;         ///< anonymous memory, or a file's, that was mapped there before
   bool was_writable = false;  ///< a private mapping that is, or was, writable and executable: the program may have changed its code
   bool now_writable = false;  ///< a file's that was mapped there before, and was not writable
-  std::string label = {};     ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
+  SharedText label = {};      ///< path of the section if it is not `path`: a guest's file is not the host's file of that name
 };
+
+/// Those of a recording, in the order of their records. There may be millions: a vector takes three times their memory while it grows.
+using UserMappings = std::deque<UserMapping>;
 
 /// Returns the mapping as CodeSource wants it. `roots`: see MappedPath.
 [[nodiscard]] MappedPath wanted_of(const UserMapping& mapping, const std::vector<std::string>* roots);

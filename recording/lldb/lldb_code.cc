@@ -47,7 +47,7 @@ bool ProcessCode::add_to_file(const Section& section, Ip ip, Bytes bytes, TimeNs
   const Bytes content = elf.file()->bytes();
   const bool fits = offset <= content.size() && bytes.size() <= content.size() - offset;
   if (!fits || !std::equal(bytes.begin(), bytes.end(), content.begin() + static_cast<std::ptrdiff_t>(offset))) {
-    refuse(ip, when, "differs from its file " + section.path);
+    refuse(ip, when, "differs from its file " + section.path.str());
     return true;
   }
   add_module(section, found->second, ip.value - address, ip, when);
@@ -62,7 +62,7 @@ void ProcessCode::add_module(const Section& section, const std::shared_ptr<const
     const bool before = first < other_first && other_first - first >= extent_of(*elf);
     const bool after = other_first <= first && first - other_first >= extent_of(*other.elf);
     if (before || after) continue;
-    return refuse(ip, when, "is that of " + section.path + ", and at another time that of " + other.path);
+    return refuse(ip, when, "is that of " + section.path.str() + ", and at another time that of " + other.path);
   }
   modules_.push_back({elf, section.path, bias});
 }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -98,19 +99,22 @@ enum class MappedBefore : uint8_t { other, same, now_writable };
 class AnonymousRanges {
  public:
   using Piece = MappedPiece;
-  /// Adds [first, first + size) and returns it in pieces that were there before, or not.
-  std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
+  /// A file that was mapped there, and since when.
+  struct Replaced {
+    uint64_t first = 0, end = 0;
+    TimeNs since;
+  };
+  /// Adds [first, first + size) and returns it in pieces that were there before, or not. `files`: what it replaces, in order of addresses.
+  std::vector<Piece> add(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}, std::span<const Replaced> files = {}) {
     const std::vector<Piece> pieces = join(ranges_[space], first, size_bytes);
     for (const Piece& piece : pieces) {
-      if (!piece.again) add_memory(space, piece, since);
+      if (!piece.again) add_memory(memory_[space], piece, since, files);
     }
     return pieces;
   }
-  /// Something else was mapped there.
-  void replace(SpaceId space, uint64_t first, uint64_t size_bytes, TimeNs since = {}) {
+  /// A file was mapped there.
+  void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
     if (const auto found = ranges_.find(space); found != ranges_.end()) (void)cut(found->second, first, first + size_bytes);
-    (void)cut(others_[space], first, first + size_bytes);
-    others_[space].insert({first, first + size_bytes, since.value});
   }
   /// Returns what add() got, without what was there before, in the order of the calls.
   [[nodiscard]] const std::vector<MappedMemory>& memory(SpaceId space) const {
@@ -121,7 +125,6 @@ class AnonymousRanges {
   /// A child starts with the memory of its parent.
   void fork(SpaceId parent, SpaceId child) {
     if (const auto found = ranges_.find(parent); found != ranges_.end()) ranges_[child] = SharedRanges(found->second);
-    if (const auto found = others_.find(parent); found != others_.end()) others_[child] = SharedRanges(found->second);
   }
 
  private:
@@ -147,20 +150,19 @@ class AnonymousRanges {
     ranges.insert({begin, end});
     return pieces;
   }
-  // The others are removed: they are anonymous from now on.
-  void add_memory(SpaceId space, const Piece& piece, TimeNs since) {
-    std::vector<MappedMemory>& memory = memory_[space];
+  /// Takes the files in the piece, and those before it, from `files`. A file is in one piece: where memory was there before, no file was.
+  static void add_memory(std::vector<MappedMemory>& memory, const Piece& piece, TimeNs since, std::span<const Replaced>& files) {
     const uint64_t end = piece.first + piece.size_bytes;
     uint64_t at = piece.first;
-    for (const SharedRanges::Range& other : cut(others_[space], at, end)) {
-      if (other.first > at) memory.push_back({since, at, other.first, {}});
-      memory.push_back({since, other.first, other.end, TimeNs{other.content}});
-      at = other.end;
+    for (; !files.empty() && files.front().first < end; files = files.subspan(1)) {
+      const Replaced& file = files.front();
+      if (file.first > at) memory.push_back({since, at, file.first, {}});
+      memory.push_back({since, file.first, file.end, file.since});
+      at = file.end;
     }
     if (end > at) memory.push_back({since, at, end, {}});
   }
   std::map<SpaceId, SharedRanges> ranges_;  // not adjacent
-  std::map<SpaceId, SharedRanges> others_;  // what replace() got and no add() after it, with its time
   std::map<SpaceId, std::vector<MappedMemory>> memory_;
 };
 
@@ -191,9 +193,10 @@ class MappedFiles {
     ranges.insert({first, end, index});
     return pieces;
   }
-  /// Anonymous memory was mapped there.
-  void replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
-    if (const auto found = ranges_.find(space); found != ranges_.end()) (void)cut(found->second, first, first + size_bytes);
+  /// Anonymous memory was mapped there. Returns what it replaces, with the numbers of mappings.
+  std::vector<SharedRanges::Range> replace(SpaceId space, uint64_t first, uint64_t size_bytes) {
+    const auto found = ranges_.find(space);
+    return found == ranges_.end() ? std::vector<SharedRanges::Range>() : cut(found->second, first, first + size_bytes);
   }
   /// A child starts with the memory of its parent.
   void fork(SpaceId parent, SpaceId child) {

@@ -63,7 +63,7 @@ std::vector<PerfFilter> parse_perf_filters(const std::string& text) {
   return filters;
 }
 
-std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const std::vector<UserMapping>& mappings) {
+std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const UserMappings& mappings) {
   std::vector<pt::IpRange> ranges;
   for (const PerfFilter& filter : filters) {
     const uint64_t last = filter.size_bytes - 1;
@@ -106,8 +106,8 @@ namespace {
 
 // What the records and the header say of a path.
 struct ListedPath {
-  std::string build_id;  // "": several were listed
-  FileId latest = {};    // the file of the last mapping
+  SharedText build_id;  // "": several were listed
+  FileId latest = {};   // the file of the last mapping
 };
 
 bool is_same_file(const FileId& a, const FileId& b) {
@@ -125,7 +125,7 @@ std::string doubt_listed_id(const ListedPath& listed, UserMapping& mapping, cons
   const bool is_older = listed.latest.inode != 0 && !is_same_file(mapping.file_id, listed.latest);
   const bool is_doubted = checked == CodeSource::ListedId::doubtful || (checked == CodeSource::ListedId::unknown && is_older);
   const auto& saved = image.source.options().saved;
-  if (checked == CodeSource::ListedId::other || (is_doubted && saved && saved->saved_at_ns(wanted) != 0)) mapping.build_id.clear();
+  if (checked == CodeSource::ListedId::other || (is_doubted && saved && saved->saved_at_ns(wanted) != 0)) mapping.build_id = {};
   if (!is_doubted || mapping.build_id.empty()) return {};
   if (is_older) return "another file (inode " + number_of(listed.latest) + ") was mapped under this path later";
   return "the file that is there now has this build id and another inode";
@@ -143,7 +143,7 @@ void report_listed_id(const UserMapping& mapping, std::string what, ImageBuild& 
 
 }  // namespace
 
-void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of,
+void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, UserMappings& mappings, const RootsOf& roots_of,
                           ImageBuild& image) {
   std::unordered_map<std::string, ListedPath> paths;
   for (const perfio::BuildIdEntry& entry : entries) {

@@ -25,7 +25,7 @@ struct PerfFilter {
 
 /// Address ranges of the terms: files through the mappings that hold their offsets. Empty if any term cannot be placed: a partial filter
 /// would be wrong.
-[[nodiscard]] std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const std::vector<UserMapping>& mappings);
+[[nodiscard]] std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const UserMappings& mappings);
 
 /// Reads "GenuineIntel,6,78,3" (decimal; feature CPUID) and "GenuineIntel-6-4E-3" (hexadecimal model; perf's map files). False, and `cpu`
 /// is left alone, for other vendors and forms.
@@ -37,7 +37,7 @@ using RootsOf = std::function<const std::vector<std::string>*(int32_t pid)>;
 /// Gives each mapping without a build id the one that the header lists for its path. perf reads these from the files that are at the paths
 /// when the recording ends: a mapping of another file does not get it where this machine's file shows that. Where the records contradict
 /// it, the mapping is marked assumed, and a finding says why.
-void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, std::vector<UserMapping>& mappings, const RootsOf& roots_of,
+void use_listed_build_ids(const std::vector<perfio::BuildIdEntry>& entries, UserMappings& mappings, const RootsOf& roots_of,
                           ImageBuild& image);
 
 }  // namespace ptd

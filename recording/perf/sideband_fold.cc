@@ -178,7 +178,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   }
   if (!map.executable || map.pid <= 0) return;
   if (is_kernel_half(Ip{map.addr})) {
-    UserMapping mapping{kKernelSpace, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), map.pid, {}};
+    UserMapping mapping{kKernelSpace, map.pid, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, {}, time_of(record), {}};
     if (map.size_bytes > ~map.addr) image_.report_unmappable(mapping);
     return;
   }
@@ -200,13 +200,13 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   }
   const bool shared = (map.flags & MAP_SHARED) != 0;
   add_mapping({space,
+               map.pid,
                Ip{map.addr},
                map.size_bytes,
                map.file_offset_bytes,
-               map.path,
-               normalize_build_id(perfio::build_id_hex(map.build_id)),
+               texts_.shared(map.path),
+               texts_.shared(normalize_build_id(perfio::build_id_hex(map.build_id))),
                time_of(record),
-               map.pid,
                {map.maj, map.min, map.inode, map.inode_generation},
                shared,
                false,
@@ -423,7 +423,7 @@ const UserMapping* SidebandFold::remapped(size_t index, const LatestMappings& la
   const std::optional<size_t> found = latest.latest_but(now.space, now.ip, kind);
   if (!found) return nullptr;
   const UserMapping& before = mappings_[*found];
-  if (!before.path.starts_with('/') || is_anonymous(before.path)) return nullptr;
+  if (!before.path.starts_with("/") || is_anonymous(before.path)) return nullptr;
   const bool inside = now.size_bytes <= before.size_bytes - (now.ip - before.ip);
   return inside ? &before : nullptr;
 }
@@ -452,16 +452,18 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
       features.build_ids, mappings_, [this](int32_t pid) { return roots_of(pid); }, image_);
   std::set<std::pair<int32_t, std::string>> told;
   std::unordered_map<std::string_view, const UserMapping*> last_of;
+  std::set<SpaceId> remaps;  // spaces with memory that may have come in the place of a file
   for (UserMapping& mapping : mappings_) {
+    if (LatestMappings::kind_of(mapping.path) != LatestMappings::Kind::other) remaps.insert(mapping.space);
     if (!mapping.label.empty()) continue;
-    if (image_.source.is_other_vdso({mapping.path, mapping.build_id, 0, 0, nullptr, -1, mapping.ip.value})) mapping.build_id.clear();
+    if (image_.source.is_other_vdso({mapping.path, mapping.build_id, 0, 0, nullptr, -1, mapping.ip.value})) mapping.build_id = {};
     last_of[mapping.path] = &mapping;
   }
   LatestMappings latest;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     UserMapping& mapping = mappings_[i];
     const UserMapping* file = remapped(i, latest);
-    latest.add(mapping.space, mapping.ip, mapping.size_bytes, LatestMappings::kind_of(mapping.path), i);
+    if (remaps.contains(mapping.space)) latest.add(mapping.space, mapping.ip, mapping.size_bytes, LatestMappings::kind_of(mapping.path), i);
     if (!mapping.label.empty()) {
       add_guest_mapping(mapping);
       continue;
@@ -479,7 +481,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
     copy.assumed = true;
     image_.add_mapping(copy, roots_of(mapping.pid));
     if (told.emplace(mapping.pid, file->path).second)
-      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " mapped anonymous memory over the text of " + file->path +
+      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " mapped anonymous memory over the text of " + file->path.str() +
                                ": assumed to be a copy (such as for huge pages) and marked assumed");
   }
 }
@@ -542,6 +544,8 @@ void SidebandFold::add_assumed() {
 }
 
 void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies, bool monotonic) {
+  mapped_files_ = {};
+  writable_code_ = {};
   settle_snapshot_mode();
   guests_.take_build_ids(features);
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss);
@@ -590,6 +594,7 @@ void SidebandFold::finish(perfio::Features features, KernelImage::Copies copies,
   report_windows();
   data_.contexts.sort();
   add_given();
+  mappings_.clear();
 }
 
 }  // namespace ptd

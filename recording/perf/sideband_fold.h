@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/build/text_pool.h"
 #include "perfio/announce/announce_event.h"
 #include "perfio/format/records.h"
 #include "recording/data/hole_times.h"
@@ -224,7 +225,8 @@ class SidebandFold {
   std::map<int32_t, Start> started_;  // by thread: its first ITRACE_START
   std::set<SpaceId> mapped_;          // spaces of which some mapping is known
   TaskSwitches task_switches_;
-  std::vector<UserMapping> mappings_;
+  TextPool texts_;  // of mappings_
+  UserMappings mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   std::set<SpaceId> jitdump_spaces_;
   std::map<int32_t, TimeNs> ended_;                         // process -> its end

@@ -69,15 +69,15 @@ void SidebandFold::on_guest_mmap(TimeNs time, const perfio::MmapRecord& map, con
   if (!map.executable || own_number(map.pid) <= 0 || is_kernel_half(Ip{map.addr})) return;
   if (map.tid > 0) pids_[map.tid] = map.pid;
   UserMapping mapping{space_of(map.pid),
+                      map.pid,
                       Ip{map.addr},
                       map.size_bytes,
                       map.file_offset_bytes,
-                      map.path,
-                      normalize_build_id(perfio::build_id_hex(map.build_id)),
+                      texts_.shared(map.path),
+                      texts_.shared(normalize_build_id(perfio::build_id_hex(map.build_id))),
                       time,
-                      map.pid,
                       {map.maj, map.min, map.inode}};
-  mapping.label = guest_path(machine.guest, map.path);
+  mapping.label = texts_.shared(guest_path(machine.guest, map.path));
   mapping.was_writable = (map.flags & MAP_SHARED) == 0 && (map.prot & PROT_WRITE) != 0;
   if (!is_anonymous(map.path) && map.size_bytes != 0 && map.size_bytes <= ~map.addr) return add_file_mapping(std::move(mapping));
   mappings_.push_back(std::move(mapping));
@@ -115,7 +115,7 @@ void SidebandFold::add_guest_mapping(UserMapping& mapping) {
   const GuestMachine* machine = guests_.find(machine_of(mapping.space));
   if (machine == nullptr) return;
   const auto known = machine->build_ids.find(mapping.path);
-  if (mapping.build_id.empty() && known != machine->build_ids.end()) mapping.build_id = known->second;
+  if (mapping.build_id.empty() && known != machine->build_ids.end()) mapping.build_id = texts_.shared(known->second);
   image_.add_mapping(mapping, &machine->roots);
 }
 

@@ -207,14 +207,13 @@ void SidebandFold::fold_perf_maps() {
   std::map<int32_t, AddressRanges> files, code;
   std::set<int32_t> candidates;
   for (const UserMapping& mapping : mappings_) {
-    if (is_anonymous(mapping.path)) {
-      candidates.insert(mapping.pid);
-      code[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
-    } else {
-      files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
-    }
+    if (is_anonymous(mapping.path)) candidates.insert(mapping.pid);
   }
   for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
+  for (const UserMapping& mapping : mappings_) {
+    if (candidates.contains(mapping.pid))
+      (is_anonymous(mapping.path) ? code : files)[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
+  }
   SpacesOfFile files_of_names;
   std::map<SpaceId, AddressRanges> named;
   std::string used;
@@ -260,14 +259,16 @@ void SidebandFold::add_mapping(UserMapping mapping) {
     return;
   }
   if (!is_anonymous(mapping.path)) {
-    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from);
+    anonymous_.replace(mapping.space, mapping.ip.value, mapping.size_bytes);
     return add_file_mapping(std::move(mapping));
   }
   (void)writable_code_.add(mapping.space, mapping.ip.value, mapping.size_bytes, 0, false);
-  mapped_files_.replace(mapping.space, mapping.ip.value, mapping.size_bytes);
+  std::vector<AnonymousRanges::Replaced> files;
+  for (const SharedRanges::Range& file : mapped_files_.replace(mapping.space, mapping.ip.value, mapping.size_bytes))
+    files.push_back({file.first, file.end, mappings_[file.content].from});
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;
-  for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from)) {
+  for (const AnonymousRanges::Piece& piece : anonymous_.add(mapping.space, mapping.ip.value, mapping.size_bytes, mapping.from, files)) {
     mapping.ip = Ip{piece.first};
     mapping.size_bytes = piece.size_bytes;
     mapping.file_offset_bytes = offset + (piece.first - begin.value);
@@ -276,17 +277,18 @@ void SidebandFold::add_mapping(UserMapping mapping) {
   }
 }
 
+static std::string_view file_path(const UserMapping& mapping) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  const std::string_view path = mapping.path;
+  return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : path;
+}
+
 // Two mappings of the same file show the same bytes at an address, unless the program wrote to them.
 static MappedBefore compare(const UserMapping& a, const UserMapping& b) {
-  const auto path = [](const UserMapping& mapping) {
-    constexpr std::string_view kDeleted = " (deleted)";
-    const std::string_view path = mapping.path;
-    return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : path;
-  };
   const bool other_build = !a.build_id.empty() && !b.build_id.empty() && a.build_id != b.build_id;
   const bool other_file = a.file_id.inode != 0 && b.file_id.inode != 0 && a.file_id.inode != b.file_id.inode;
-  const bool is_same = path(a) == path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value && !other_build &&
-                       !other_file && a.label == b.label;
+  const bool is_same = file_path(a) == file_path(b) && a.file_offset_bytes - a.ip.value == b.file_offset_bytes - b.ip.value &&
+                       !other_build && !other_file && a.label == b.label;
   if (!is_same) return MappedBefore::other;
   return b.was_writable && !a.was_writable ? MappedBefore::now_writable : MappedBefore::same;
 }
@@ -296,10 +298,9 @@ static MappedBefore compare(const UserMapping& a, const UserMapping& b) {
 void SidebandFold::add_file_mapping(UserMapping mapping) {
   uint64_t place = 0;
   if (mapping.was_writable || writable_code_.has(mapping.space)) {
-    constexpr std::string_view kDeleted = " (deleted)";
-    const std::string path =
-        mapping.path.ends_with(kDeleted) ? mapping.path.substr(0, mapping.path.size() - kDeleted.size()) : mapping.path;
-    place = file_places_.try_emplace({path, mapping.file_offset_bytes - mapping.ip.value}, file_places_.size() + 1).first->second;
+    place =
+        file_places_.try_emplace({std::string(file_path(mapping)), mapping.file_offset_bytes - mapping.ip.value}, file_places_.size() + 1)
+            .first->second;
   }
   const Ip begin = mapping.ip;
   const uint64_t offset = mapping.file_offset_bytes;

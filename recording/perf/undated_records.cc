@@ -23,7 +23,7 @@ int32_t root_of(int32_t pid, const std::unordered_map<int32_t, int32_t>& parents
 }
 
 /// Whether an address of a process, or of one that shares its mappings since a fork, was mapped from two places.
-bool has_two_mappings(const std::vector<UserMapping>& mappings, const std::unordered_map<int32_t, int32_t>& parents) {
+bool has_two_mappings(const UserMappings& mappings, const std::unordered_map<int32_t, int32_t>& parents) {
   struct Mapped {
     int32_t root = 0;
     const UserMapping* mapping = nullptr;
@@ -68,8 +68,7 @@ void UndatedRecords::on_record(const perfio::Record& record) {
   if (is_edit) ++edits_;
 }
 
-void UndatedRecords::report(const std::vector<UserMapping>& mappings, const std::unordered_map<int32_t, int32_t>& parents,
-                            ImageBuild& image) const {
+void UndatedRecords::report(const UserMappings& mappings, const std::unordered_map<int32_t, int32_t>& parents, ImageBuild& image) const {
   if (count_ == 0) return;
   Finding finding;
   finding.kind = FindingKind::bad_record;

@@ -20,7 +20,7 @@ class UndatedRecords {
   void on_record(const perfio::Record& record);
   /// Reports undated records. If an address had two mappings, or kernel text changed, which code ran at a moment is unknown: all is
   /// suspect. `parents`: by process, the one that started it.
-  void report(const std::vector<UserMapping>& mappings, const std::unordered_map<int32_t, int32_t>& parents, ImageBuild& image) const;
+  void report(const UserMappings& mappings, const std::unordered_map<int32_t, int32_t>& parents, ImageBuild& image) const;
 
  private:
   [[nodiscard]] bool gives_time(const perfio::Record& record) const;

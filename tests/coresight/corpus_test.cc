@@ -298,7 +298,7 @@ TEST(CoreSightCapture, GivesTheFlowOfTheSnapshot) {
   ini += registers;
   for (SectionId id = 0; id < snapshot->timeline().section_count(); ++id) {
     const Section& section = snapshot->timeline().section(id);
-    ini += "[dump" + std::to_string(id) + "]\nfile=" + section.path + "\naddress=" + std::to_string(section.ip.value) +
+    ini += "[dump" + std::to_string(id) + "]\nfile=" + section.path.str() + "\naddress=" + std::to_string(section.ip.value) +
            "\noffset=" + std::to_string(section.file_offset_bytes) + "\nlength=" + std::to_string(section.size_bytes) + "\n";
   }
   const CaseFolder folder;

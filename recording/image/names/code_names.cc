@@ -17,7 +17,7 @@ void CodeNames::add(NamedRange range, TimeNs order, NamedPlace place) {
 }
 
 // Only those in whose place code has a name, also one that may be inherited.
-void CodeNames::add_mappings(const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, bool memory_ends) {
+void CodeNames::add_mappings(const UserMappings& mappings, const ForkedSpaces& forks, bool memory_ends) {
   std::map<SpaceId, AddressRanges> places;
   for (const Code& code : codes_) places[code.range.space].add(code.range.ip.value, code.range.size_bytes);
   for (const UserMapping& mapping : mappings) {
@@ -32,7 +32,7 @@ void CodeNames::add_mappings(const std::vector<UserMapping>& mappings, const For
   }
 }
 
-std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, Rules rules) {
+std::set<SpaceId> CodeNames::add_to(ImageBuild& image, const UserMappings& mappings, const ForkedSpaces& forks, Rules rules) {
   add_mappings(mappings, forks, rules.memory_ends);
   std::stable_sort(codes_.begin(), codes_.end(),
                    [](const Code& a, const Code& b) { return std::tuple(a.order, !a.mapping) < std::tuple(b.order, !b.mapping); });

@@ -27,7 +27,7 @@ class CodeNames {
     bool memory_ends = false;
   };
   /// Adds the names, and returns the spaces that have any. `mappings`: all of the recording.
-  std::set<SpaceId> add_to(ImageBuild& image, const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, Rules rules);
+  std::set<SpaceId> add_to(ImageBuild& image, const UserMappings& mappings, const ForkedSpaces& forks, Rules rules);
   [[nodiscard]] bool empty() const { return codes_.empty(); }
 
  private:
@@ -37,7 +37,7 @@ class CodeNames {
     NamedPlace place = NamedPlace::code;
     bool mapping = false;
   };
-  void add_mappings(const std::vector<UserMapping>& mappings, const ForkedSpaces& forks, bool memory_ends);
+  void add_mappings(const UserMappings& mappings, const ForkedSpaces& forks, bool memory_ends);
 
   std::vector<Code> codes_;
 };

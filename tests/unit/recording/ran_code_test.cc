@@ -27,7 +27,7 @@ class RanCodeTest : public ::testing::Test {
     section.ip = kText;
     section.size_bytes = 4096;
     section.live = {from, kTimeMax};
-    section.path = path;
+    section.path = std::string(path);
     section.build_id = "1234";
     section.file_offset_bytes = 0x1000;
     if (!bytes.empty()) section.code = code_of(bytes);

@@ -84,6 +84,20 @@ TEST_F(Fold, ManyMappingsOfAnonymousMemoryTakeLittleTime) {
   EXPECT_NE(data_->warnings[0].find("mapped anonymous memory over the text of /bin/one"), std::string::npos);
 }
 
+// A build of a large program has tens of thousands of processes, and all map the same libraries.
+TEST_F(Fold, MappingsOfManyProcessesTakeLittleMemory) {
+  constexpr int32_t kProcesses = 30'000, kEach = 8, kFiles = 400;
+  constexpr long kMostBytes = 350;  // for each mapping; with a copy of its texts, and ranges twice: 840
+  test::reset_peak();
+  const long before = test::status_mib("VmHWM");
+  for (int32_t i = 0; i < kProcesses * kEach; ++i)
+    map(1 + i / kEach, 0x7f0000000000 + static_cast<uint64_t>(i) * 0x1000,
+        "/usr/lib/x86_64-linux-gnu/lib" + std::to_string(i % kFiles) + ".so", 1 + static_cast<uint64_t>(i));
+  finish();
+  EXPECT_EQ(data_->timeline.section_count(), static_cast<size_t>(kProcesses) * kEach);
+  EXPECT_LT(((test::status_mib("VmHWM") - before) << 20) / (kProcesses * kEach), kMostBytes);
+}
+
 TEST_F(Fold, ForksDoNotCopyALongName) {
   comm(10, 10, std::string(60'000, 'x'), true, 1);
   fork(10, 11, 11, 2);
