@@ -422,7 +422,10 @@ Status Recorder::run() {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, backup_ ? backup_->fd() : -1, offers_ ? offers_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
     int round_ms = choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs;
-    if (tap_ != nullptr) round_ms = tap_->pause_ms(round_ms);
+    if (tap_ != nullptr) {
+      const int look_ms = tap_->look_ms();
+      round_ms = tap_->pause_ms(look_ms < 0 ? round_ms : std::min(round_ms, look_ms));
+    }
     (void)events_->wait(more, ready, std::min(round_ms, resume_ms));
     if (Status status = drain(false); !status) return status;
     if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = os.environ["PTDECODE_SOURCE"]
@@ -111,6 +112,19 @@ class Sessions(unittest.TestCase):
         self.assertEqual(self.run_it("bundle", "-i", self.dir / "snapshot", "-o", bundle).returncode, 0)
         self.assertGreater(len(self.generated(bundle)), 3)
         self.assertEqual(self.generated(bundle), self.generated(self.dir / "snapshot"), "a bundle has the code of a snapshot")
+
+    def test_a_short_recording_of_a_program_that_waits(self):
+        """No record of perf wakes the recorder, which looks for the ring all the same."""
+        self.start(self.program, 500, "stops")
+        self.live_code()
+        out = self.dir / "short.data"
+        recorder = subprocess.Popen([PTDECODE, "record", "-q", "--sideband", "--no-stash", "-o", out, "-p", str(self.target.pid)], env=self.environment)
+        started = time.monotonic()
+        self.assertTrue(wait_until(self.heard))
+        took = time.monotonic() - started
+        recorder.send_signal(signal.SIGINT)
+        recorder.wait()
+        self.assertLess(took, 0.7, "the recorder's own round is 1 s")
 
     def heard(self):
         """Whether the session has found the ring: its word is set, which the next announcement of the program shows."""
