@@ -50,9 +50,9 @@ constexpr const char* kIntro =
 constexpr const char* kNext =
     "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes and counts, 'ptdecode --help' lists all commands\n";
 constexpr const char* kExits =
-    "Exit status: 0 success, 1 a file could not be read, 2 wrong usage or nothing matches\n"
-    "a filter (-C, --pid, --tid, --comm, --time, -S, --func), 3 check has findings, or a comparison found a difference\n"
-    "(with --strict also if flow was lost or there are findings, but for those of check alone; for packets, if bytes are not a valid "
+    "Exit status: 0 success, 1 a file could not be read, 2 wrong usage or nothing matches a filter (-C, --pid, --tid, --comm, --time, -S, "
+    "--func), 3 check has findings, or a comparison found a difference (with --strict also if flow was lost or there are findings, but for "
+    "those of check alone; for packets, if bytes are not a valid "
     "packet).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 

@@ -90,7 +90,7 @@ class SurveyCollector {
       return take_guest(record, *ring);
     std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
     if (record.type == perfio::kRecordSample) note_sample(record);
-    survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
+    *survey_.switches += record.type == perfio::kRecordSwitch || record.type == perfio::kRecordSwitchCpuWide ? 1 : 0;
   }
   void finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host);
   [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }
@@ -167,7 +167,7 @@ class SurveyCollector {
     const auto parent = threads_.find(task.ptid);
     threads_[task.tid] = {task.pid, task.tid, parent == threads_.end() ? std::string() : parent->second.comm};
   }
-  void on(const perfio::Record&, const perfio::TextPokeRecord&) { ++survey_.text_pokes; }
+  void on(const perfio::Record&, const perfio::TextPokeRecord&) { ++*survey_.text_pokes; }
   void on(const perfio::Record& record, const perfio::MmapRecord& map) {
     if (map.guest && map.kernel) (void)guests_.of(std::max(map.pid, 0));
     if (!map.executable || map.kernel || map.guest || map.path.empty()) return;
@@ -421,6 +421,8 @@ bool has_kernel_code(const Timeline& timeline, uint32_t machine) {
 
 Survey survey_of(const Recording& recording) {
   Survey survey;
+  survey.text_pokes = survey.switches = std::nullopt;
+  survey.kernel_copy = has_kernel_code(recording.timeline(), 0);
   bool timed = false;
   std::vector<arm::TraceConfig> sources;
   for (const StreamInfo& stream : recording.streams()) {
@@ -446,7 +448,7 @@ Survey survey_of(const Recording& recording) {
     survey.threads.push_back({pid == pids.end() ? -1 : pid->second, tid, name});
   }
   for (const Guest& guest : guests_of(recording.contexts()))
-    survey.guests.push_back({guest.pid, 0, has_kernel_code(recording.timeline(), guest.machine)});
+    survey.guests.push_back({guest.pid, {}, has_kernel_code(recording.timeline(), guest.machine)});
   const pt::Config& config = recording.decoder_options().config;
   for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
     if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);

@@ -171,7 +171,7 @@ std::string images_text(const Survey& survey) {
   if (const std::string unverified = unverified_text(survey); !unverified.empty()) text += fmt::format("{:<11}   {}\n", "", unverified);
   if (survey.traces_kernel && survey.form.starts_with("perf"))
     add(text, "kernel code",
-        survey.kernel_copy ? fmt::format("a copy (--kcore) and {} text pokes", survey.text_pokes)
+        survey.kernel_copy ? fmt::format("a copy (--kcore) and {} text pokes", survey.text_pokes.value_or(0))
                            : "none: kernel flow needs 'perf record --kcore'");
   return text;
 }
@@ -182,8 +182,8 @@ std::string guests_text(const Survey& survey) {
     const auto count = std::ranges::count_if(
         survey.threads, [&](const ThreadInfo& thread) { return thread.comm.starts_with(fmt::format("VM:{} ", guest.pid)); });
     add(text, text.empty() ? "guests" : "",
-        fmt::format("{}: {}, {}; kernel code: {}", guest.pid > 0 ? fmt::format("VM:{}", guest.pid) : "VM",
-                    counted(static_cast<size_t>(count), "thread"), counted(guest.text_pokes, "text poke"),
+        fmt::format("{}: {}{}; kernel code: {}", guest.pid > 0 ? fmt::format("VM:{}", guest.pid) : "VM",
+                    counted(static_cast<size_t>(count), "thread"), guest.text_pokes ? ", " + counted(*guest.text_pokes, "text poke") : "",
                     guest.kernel_copy ? "a copy" : "none; 'ptdecode stat' says what to supply"));
   }
   return text;

@@ -59,7 +59,7 @@ std::string wrapped(const std::string& text, size_t columns, size_t first, size_
   return out;
 }
 
-/// Help has the width of the terminal, but no line for which the eye has to search.
+/// Wraps help to the width of the terminal, within limits: long lines are hard to read.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {

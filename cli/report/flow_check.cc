@@ -12,6 +12,7 @@
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/size_words.h"
 #include "decoder/aux_loss.h"
 #include "image/source/jitdump.h"
 #include "ptdecode/guest.h"
@@ -252,10 +253,11 @@ nlohmann::json damage_json(const TraceDamage& damage, const std::string& stream)
 }
 
 std::string missing_code_text(const MissingLine& line) {
-  const uint64_t gaps = line.gaps + line.following_gaps;
-  return fmt::format("code_missing: {}{}: {}; the flow is lost in {} place{}, with {:.1f} % of the trace; supply: {}", shown(line.path),
-                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), gaps, gaps == 1 ? "" : "s",
-                     100 * line.share, shown(line.remedy));
+  const std::string share =
+      line.lost_bytes == 0 ? "" : fmt::format(", with {:.1f} % of the trace", 100 * line.share);  // Arm counts no bytes
+  return fmt::format("code_missing: {}{}: {}; the flow is lost in {}{}; supply: {}", shown(line.path),
+                     line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason),
+                     counted(line.gaps + line.following_gaps, "place"), share, shown(line.remedy));
 }
 
 nlohmann::json contradiction_json(const FlowContradiction& contradiction) {

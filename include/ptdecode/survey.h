@@ -39,9 +39,9 @@ struct SurveyImage {
 
 /// A virtual machine of which the recording has records or code.
 struct SurveyGuest {
-  int32_t pid = 0;  ///< of the process that runs it; 0: not known
-  uint64_t text_pokes = 0;
-  bool kernel_copy = false;  ///< the recording contains, or the options name, a copy of its kernel's text
+  int32_t pid = 0;                         ///< of the process that runs it; 0: not known
+  std::optional<uint64_t> text_pokes = 0;  ///< not known of a bundle, which has no records
+  bool kernel_copy = false;                ///< the recording contains, or the options name, a copy of its kernel's text
 };
 
 /// Metadata of a recording. Fields are empty or 0 if it does not record them.
@@ -60,10 +60,10 @@ struct Survey {
   uint64_t file_bytes = 0, trace_bytes = 0;
   Interval time;  ///< of the records with a time; unbounded if there are none
   std::vector<SurveyStream> streams;
-  std::vector<ThreadInfo> threads;        ///< by pid and tid, with the last name; also of guests
-  std::vector<SurveyImage> images;        ///< missing ones first, then by size
-  bool kernel_copy = false;               ///< the recording contains a copy of its own machine's kernel text (--kcore)
-  uint64_t text_pokes = 0, switches = 0;  ///< of the recording's own machine
+  std::vector<ThreadInfo> threads;                       ///< by pid and tid, with the last name; also of guests
+  std::vector<SurveyImage> images;                       ///< missing ones first, then by size
+  bool kernel_copy = false;                              ///< the recording contains a copy of its own machine's kernel text (--kcore)
+  std::optional<uint64_t> text_pokes = 0, switches = 0;  ///< of the recording's own machine; not known of forms without records of perf
   std::vector<SurveyGuest> guests;
   std::map<std::string, uint64_t> other_events;  ///< samples of other events than the trace, by name
   std::map<std::string, SurveyWindows> windows;  ///< samples of events whose samples hold trace, by name

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -47,6 +48,12 @@ class JsonText {
   void value(Number number) {
     begin_value();
     out_ += std::to_string(number);
+  }
+  /// null if it is not known.
+  void value(const std::optional<uint64_t>& number) {
+    if (number) return value(*number);
+    begin_value();
+    out_ += "null";
   }
   void value(const std::vector<std::string>& texts) {
     open('[');

@@ -88,6 +88,8 @@ class Usage(unittest.TestCase):
             self.assertEqual(text.returncode, 0)
             self.assertGreaterEqual(text.stdout.split(b"Examples:")[1].count(b"  ptdecode "), 2, command)
             self.assertNotRegex(text.stdout, rb"\n +-\S+ \S*\w:(?:[A-Z]|\{)")  # a type and its check
+            long = [line for line in text.stdout.split(b"Examples:")[0].splitlines() if len(line) > 100 and b" " in line.strip()]
+            self.assertEqual(long, [], "wrapped")
 
     def test_wrong_usage_is_2(self):
         for words in (["nonsense"], ["script", "--nonsense"], ["script", "--itrace=d"], ["script", "-F", "nonsense"], ["script", "--time", "x"],
@@ -148,7 +150,7 @@ class Usage(unittest.TestCase):
 
     def test_a_reader_that_went_away_is_no_error(self):
         kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
-        commands = re.findall(r"^  (\w+) ", run("--help").stdout.decode().split("Subcommands:")[1], re.M)
+        commands = re.findall(r"^  (\w+) ", run("--help").stdout.decode().split("Subcommands:")[1].split("\n\n")[0], re.M)
         self.assertGreater(len(commands), 20)
         listings = (["info"], ["script"], ["functions"], ["flame", "--format", "folded"], ["stat"], ["image"], ["packets"])
         for words in (["--help"], ["--version"], *([command, "--help"] for command in commands), *(["-q", "-i", kernel, *listing] for listing in listings)):
@@ -364,6 +366,13 @@ class NewUser(unittest.TestCase):
             wrong = run("-i", "stat", "info", "--slowest", "3", cwd=folder)
             self.assertEqual(wrong.returncode, 2)
             self.assertIn(b"'info' has no option --slowest", wrong.stderr)
+
+    def test_info_of_a_bundle_knows_no_counts_of_records(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bundle = os.path.join(folder, "demo.ptb")
+            self.assertEqual(run("bundle", "-q", "-i", DEMO, "-o", bundle).returncode, 0)
+            info = json.loads(run("info", "--json", "-i", bundle).stdout)
+        self.assertEqual((info["text_pokes"], info["switches"], info["kernel_copy"]), (None, None, True))
 
     def test_info_says_what_perf_says(self):
         info = json.loads(run("info", "--json", "-i", DEMO).stdout)
