@@ -292,6 +292,8 @@ class Package(unittest.TestCase):
         text = self.recording.disassemble(block.ip, block.time_ns, instructions=block.instructions)
         self.assertEqual(b"".join(bytes.fromhex(line.split("\t")[1]) for line in text.splitlines()), block.bytes)
         self.assertEqual(self.recording.symbol_at(block.ip, block.time_ns).name, block.symbol or "")
+        self.assertEqual(len(self.recording.code_at(block.ip, None, size_bytes=4).bytes), 4)
+        self.assertEqual(self.recording.symbol_at(block.ip, None), self.recording.symbol_at(block.ip, block.time_ns))
 
     def test_errors_have_codes(self):
         for code, name, word, call in ((301, "not_found", "/nonexistent", lambda: ptdecode.open("/nonexistent")),

@@ -38,6 +38,7 @@ __all__ = ["open", "demo_path", "record_emulated", "build_info", "Recording", "T
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
+_ANY_TIME = -2**63  # PTD_TIME_UNKNOWN
 _MOST_CODE_BYTES = 1 << 30  # of code_at()
 Progress = Union[None, bool, Callable[[int, int], Any]]
 
@@ -572,25 +573,28 @@ class Recording:
         place = _ip(ip)
         return [row for row in table if row.ip <= place < row.ip + row.size_bytes]
 
-    def _place(self, ip: int, time_ns: int, pid: Optional[int], space: Optional[int]) -> "tuple[int, int, int]":
+    def _place(self, ip: int, time_ns: Optional[int], pid: Optional[int], space: Optional[int]) -> "tuple[int, int, int]":
         """The space, address and time of a place, checked for the library."""
-        place, when, process = _ip(ip), _time_ns(time_ns), _id("pid", pid)
+        place, when, process = _ip(ip), _ANY_TIME if time_ns is None else _time_ns(time_ns), _id("pid", pid)
         if space is not None:
             return _number("space", space, 2**32 - 1), place, when
         found = 0 if pid is None else self._native.space_of(process, when)
         return _native.NO_SPACE if found is None else found, place, when
 
-    def code_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, size_bytes: int = 16) -> Code:
-        """The code bytes that were live at an address. A user address needs ``pid`` or ``space``. At most 1 GiB."""
+    def code_at(self, ip: int, time_ns: Optional[int], *, pid: Optional[int] = None, space: Optional[int] = None, size_bytes: int = 16) -> Code:
+        """The code bytes that were live at an address. A user address needs ``pid`` or ``space``. At most 1 GiB.
+
+        ``time_ns`` is None, as in the tables of a recording without times: any time.
+        """
         size = _number("size_bytes", size_bytes, _MOST_CODE_BYTES)
         return Code(*self._native.code_at(*self._place(ip, time_ns, pid, space), size))
 
-    def disassemble(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, instructions: int = 10) -> str:
+    def disassemble(self, ip: int, time_ns: Optional[int], *, pid: Optional[int] = None, space: Optional[int] = None, instructions: int = 10) -> str:
         """Instructions from an address on: lines of address, bytes and text, separated by tabs."""
         most = _number("instructions", instructions, 2**32 - 1)
         return self._native.disassemble(*self._place(ip, time_ns, pid, space), most)
 
-    def symbol_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None) -> Symbol:
+    def symbol_at(self, ip: int, time_ns: Optional[int], *, pid: Optional[int] = None, space: Optional[int] = None) -> Symbol:
         """The function and the source line of an address.
 
         The first address in a file makes ptdecode read its symbols: about 0.25 s for a million of them, in which Ctrl-C has to wait.
