@@ -78,7 +78,7 @@ Status decode(const UnitWords& words, const Recording& plan, uint32_t number) {
 }
 
 int run_unit(const UnitWords& words) {
-  const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, words.traces);
+  const Result<std::unique_ptr<Recording>> plan = open_plan(words.plan, words.traces, !words.unit);
   if (!plan) return report_error(plan.error());
   if (!words.unit) return list(words, **plan);
   const uint32_t number = *words.unit;

@@ -219,7 +219,9 @@ Status Loader::open_trace() {
     auto file = given ? MappedFile::open(path) : open_planned(path);
     if (!file.ok())
       return Error{file.error().code,
-                   options_.path + ": the trace file of the plan: " + file.error().message + (given ? "" : "; name it with --trace"), 0};
+                   options_.path + ": the trace file of the plan: " + file.error().message +
+                       (given ? "" : "; put it back, or name it with --trace ('ptdecode unit')"),
+                   0};
     if ((*file)->bytes().size() != wanted.size_bytes)
       return Error{(*file)->bytes().size() < wanted.size_bytes ? ErrorCode::truncated : ErrorCode::wrong_recording,
                    path + ": the trace file has " + std::to_string((*file)->bytes().size()) + " bytes, and had " +
