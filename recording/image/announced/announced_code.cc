@@ -98,10 +98,12 @@ class AnnouncedCode::Space {
   }
 
   // Anonymous memory that became executable by `until` shows the code that was announced there before. Changes to a file's code that was
-  // mapped again are not certain from then on.
-  void pass(TimeNs until, TimeNs remapped_until) {
-    for (; next_remapped_ < remapped_.size() && remapped_[next_remapped_].when <= remapped_until; ++next_remapped_) {
+  // mapped again are not certain from then on. A change that is about to be applied ends at `writable_until` at the earliest: memory that
+  // became writable in it may be written to afterwards, while any other protection within it is part of the change.
+  void pass(TimeNs until, TimeNs writable_until) {
+    for (; next_remapped_ < remapped_.size(); ++next_remapped_) {
       const Remapped& range = remapped_[next_remapped_];
+      if (range.when > (range.now_writable ? writable_until : until)) break;
       files_.remap(range, [&](uint64_t address, uint64_t size, const LiveFunction& left, uint64_t skip) {
         doubt_left(address, size, left, skip, range.when);
       });

@@ -76,6 +76,18 @@ TEST_F(PatchedFile, OldBytesTellWhatTheMappingKept) {
   EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
+// Code is written while its pages are writable and not executable: the changes of protection belong to the patch.
+TEST_F(PatchedFile, WhileItsPagesAreWritable) {
+  patch(kAt, 0x11, 0x12, 100);
+  say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = kAt, .code = bytes_of({0x12})}, 300);
+  protect(PROT_READ | PROT_WRITE, 301);
+  protect(kReadExec, 304);
+  say({.kind = PTD_ANNOUNCE_PATCH, .address = kAt, .code = bytes_of({0x13})}, 305);
+  finish();
+  EXPECT_EQ(got(kAt, 250), certain(0x12));
+  EXPECT_EQ(got(kAt, 400), certain(0x13));
+}
+
 TEST_F(PatchedFile, InAChild) {
   patch(kAt, 0x11, 0x12, 100);
   feed(perfio::TaskRecord{40, kPid, 40, kPid, 150, false}, 150, kPid);
