@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "ptdecode/insn.h"
 
@@ -90,12 +91,13 @@ struct FunctionReach::Place {
 
 struct FunctionReach::Reached {
   uint64_t start = 0, limit = 0;
-  std::vector<bool> bytes;         // from `start` on
-  std::vector<uint64_t> switches;  // ends of indirect jumps
+  std::vector<bool> bytes;                            // from `start` on
+  std::unordered_map<uint64_t, uint64_t> most_cases;  // Place::most_cases of each instruction
+  std::vector<uint64_t> switches;                     // ends of indirect jumps
 };
 
 FunctionReach::FunctionReach(const PeFile& file, const std::vector<PeSymbol>& symbols, const std::vector<PeFunction>& functions)
-    : file_(file), bytes_left_(file.file().bytes().size()), entries_left_(bytes_left_ / kEntryBytes) {
+    : file_(file), bytes_left_(file.file().bytes().size()), entries_left_(2 * bytes_left_ / kEntryBytes) {
   starts_ = file.entries();
   for (const PeSymbol& symbol : symbols) starts_.push_back(symbol.address);
   for (const PeFunction& function : functions) starts_.push_back(function.first);
@@ -215,7 +217,14 @@ void FunctionReach::follow(Reached& reached) {
     Place place = open.back();
     open.pop_back();
     Bytes before;  // the instruction before
-    while (place.at - reached.start < reached.bytes.size() && !reached.bytes[place.at - reached.start]) {
+    while (place.at - reached.start < reached.bytes.size()) {
+      if (reached.bytes[place.at - reached.start]) {
+        // If a check can be bypassed, it is not the check of the switch that both ways lead to.
+        const auto known = reached.most_cases.find(place.at);
+        if (known == reached.most_cases.end() || place.most_cases <= known->second) break;
+        place.most_cases = kAnyCount;
+      }
+      reached.most_cases[place.at] = place.most_cases;
       const Step step = step_at(static_cast<uint32_t>(place.at));
       if (step.cls == InsnClass::bad) break;
       std::fill(reached.bytes.begin() + static_cast<std::ptrdiff_t>(place.at - reached.start),
@@ -243,7 +252,7 @@ uint64_t FunctionReach::end_of(uint32_t start, uint64_t limit) {
   if (const PeSection* section = file_.code_of(start)) limit = std::min(limit, uint64_t{section->address} + section->file_size_bytes);
   if (limit <= start || limit - start > bytes_left_) return start;
   bytes_left_ -= limit - start;
-  Reached reached{start, limit, std::vector<bool>(limit - start), {}};
+  Reached reached{start, limit, std::vector<bool>(limit - start), {}, {}};
   follow(reached);
   uint64_t end = start;
   for (;;) {

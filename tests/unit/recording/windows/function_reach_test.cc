@@ -139,6 +139,19 @@ TEST(FunctionReach, ATableEndsWithItsSwitch) {
   }
 }
 
+// A comparison before the switch says nothing about it if both ways lead to the switch: `if (c < 2) a++; switch (b)`, all of whose values
+// have a case.
+TEST(FunctionReach, AnotherComparisonBeforeASwitch) {
+  for (const std::string check :
+       {"\x83\xf9\x01\x77\x01\x40"s, "\x83\xf9\x02\x72\x01\x40"s}) {  // cmp $1,%ecx; ja; inc %eax. cmp $2,%ecx; jb
+    Code code(false);
+    const std::string jump = "\xff\x24\x95"s + code.linked(kTable), cases = "\x40\xc3\x48\xc3", third = "\x41\xc3";
+    const std::string function = check + jump;
+    code.put_table(static_cast<uint32_t>(kStart + function.size()));
+    EXPECT_EQ(code.reach(function + cases + third), function.size() + cases.size() + third.size());
+  }
+}
+
 TEST(FunctionReach, ATableEndsWhereAnotherBegins) {
   for (const bool is_other_there : {true, false}) {
     Code code(false);
