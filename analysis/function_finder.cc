@@ -174,6 +174,13 @@ Bytes FunctionFinder::code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid
   return section.code.bytes.subspan(std::min<uint64_t>(at, section.code.bytes.size()));
 }
 
+// Whether a function surely returns that is called: it has a name, which is none of those that do not.
+bool FunctionFinder::returns_from(const FoundFunction& callee) const {
+  if (!callee.named || !callee.entry) return false;
+  const std::string_view name = table_.info(callee.id).name;
+  return !is_noreturn_name(name.substr(0, name.find('@')));
+}
+
 FunctionFinder::WaysOut FunctionFinder::ways_out(SpaceId space, Ip start, ExecMode mode, TimeNs when) {
   WaysOut out{{}, {kTimeMin, kTimeMax}};
   std::vector<Ip> open{start};
@@ -187,8 +194,12 @@ FunctionFinder::WaysOut FunctionFinder::ways_out(SpaceId space, Ip start, ExecMo
     if (at.named || !seen.insert(ip.value).second) continue;
     const Insn insn = classify(code_at(space, ip, when, out.valid), mode);
     const bool jumps = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc;
-    const bool is_call = insn.cls == InsnClass::call_direct || insn.cls == InsnClass::call_indirect || insn.cls == InsnClass::far_call;
-    if (insn.cls == InsnClass::jcc || is_call || (insn.cls != InsnClass::bad && !is_branch(insn.cls)))
+    // Other code may follow a call that does not return.
+    const bool is_call = insn.cls == InsnClass::call_direct;
+    const FoundFunction callee = is_call ? find(space, direct_target(insn, ip, mode), when) : FoundFunction{};
+    if (is_call) out.valid = intersect(out.valid, callee.valid);
+    const bool returns = is_call && returns_from(callee);
+    if (insn.cls == InsnClass::jcc || returns || (insn.cls != InsnClass::bad && !is_branch(insn.cls)))
       open.push_back(next_sequential(insn, ip, mode));
     if (jumps) open.push_back(direct_target(insn, ip, mode));
   }

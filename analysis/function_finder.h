@@ -83,6 +83,7 @@ class FunctionFinder {
     std::vector<FunctionId> into;  ///< into the middle of these functions
     Interval valid{kTimeMax, kTimeMin};
   };
+  [[nodiscard]] bool returns_from(const FoundFunction& callee) const;
   WaysOut ways_out(SpaceId space, Ip start, ExecMode mode, TimeNs when);
   Bytes code_at(SpaceId space, Ip ip, TimeNs when, Interval& valid);
   struct Entry {

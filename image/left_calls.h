@@ -53,6 +53,42 @@ class BoundedSearch {
   return name.ends_with("setjmp") && std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+/// Returns whether a function of this name never returns: those of C, C++ and their ABIs that compilers call. [C11] "abort", "exit", "_Exit",
+/// "quick_exit", "longjmp"; [Itanium C++ ABI] "__cxa_throw", "_Unwind_Resume".
+[[nodiscard]] inline bool is_noreturn_name(std::string_view name) {
+  constexpr std::string_view kNames[] = {"abort",
+                                         "exit",
+                                         "_exit",
+                                         "_Exit",
+                                         "quick_exit",
+                                         "longjmp",
+                                         "_longjmp",
+                                         "siglongjmp",
+                                         "__assert",
+                                         "__chk_fail",
+                                         "__cxa_throw",
+                                         "__cxa_rethrow",
+                                         "__cxa_bad_cast",
+                                         "__longjmp_chk",
+                                         "__cxa_bad_typeid",
+                                         "__assert_fail",
+                                         "pthread_exit",
+                                         "__fortify_fail",
+                                         "_Unwind_Resume",
+                                         "__stack_chk_fail",
+                                         "__libc_fatal",
+                                         "err",
+                                         "errx",
+                                         "verr",
+                                         "verrx",
+                                         "__assert_perror_fail",
+                                         "__assert_rtn",
+                                         "__stack_chk_fail_local",
+                                         "std::terminate()",
+                                         "__cxa_throw_bad_array_new_length"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || name.starts_with("std::__throw_");
+}
+
 /// The open calls that have called setjmp, outermost first. A trace does not say which jmp_buf longjmp was given. Of several calls of one
 /// function that called setjmp at one place, the innermost is taken. One that longjmp has brought back already, and that then calls longjmp
 /// itself, passes the error on: the call further out is taken.

@@ -70,6 +70,7 @@ int main(void) {
 """
 # Functions that jump to code without a symbol and without .eh_frame. From that of `slow`, `deep` and `next`, jumps lead back into the function: directly,
 # after a call of the function itself, and through other such code. That of `ends` jumps to another function. That of `tail` returns.
+# That of `cuts` does, too: the jump after a call that does not return is of other code.
 PARTS = r"""
 #define BEGIN(name) ".globl " #name "\n .type " #name ",@function\n " #name ": "
 #define END(name) ".size " #name ",.-" #name "\n .p2align 6\n"
@@ -78,10 +79,11 @@ __asm__(BEGIN(slow) "mov $1000,%ecx\n 1: jmp 2f\n 3: dec %ecx\n jnz 1b\n ret\n" 
         BEGIN(next) "jmp 1f\n 3: ret\n" END(next) "1: jmp 2f\n .p2align 6\n 2: dec %edi\n jmp 3b\n"
         BEGIN(last) "nop\n ret\n" END(last)
         BEGIN(ends) "jmp 1f\n" END(ends) "1: nop\n jmp last\n .p2align 6\n"
-        BEGIN(tail) "jmp 1f\n" END(tail) "1: mov $50,%ecx\n 2: dec %ecx\n jnz 2b\n ret\n .p2align 6\n");
-void slow(void), deep(int), next(void), ends(void), tail(void);
+        BEGIN(tail) "jmp 1f\n" END(tail) "1: mov $50,%ecx\n 2: dec %ecx\n jnz 2b\n ret\n .p2align 6\n"
+        BEGIN(cuts) "jmp 1f\n 3: ret\n" END(cuts) "1: mov $50,%ecx\n 2: dec %ecx\n jnz 2b\n test %ecx,%ecx\n jnz 4f\n ret\n 4: call abort\n jmp 3b\n .p2align 6\n");
+void slow(void), deep(int), next(void), ends(void), tail(void), cuts(void);
 int main(void) {
-  for (int i = 0; i < 10; ++i) slow(), deep(20), next(), ends(), tail();
+  for (int i = 0; i < 10; ++i) slow(), deep(20), next(), ends(), tail(), cuts();
   return 0;
 }
 """
@@ -128,7 +130,7 @@ class Jumps(Base):
         program = self.folder / "parts"
         subprocess.run([CC, "-O1", "-no-pie", "-x", "c", "-", "-o", program], input=PARTS, text=True, check=True)
         want = {"slow": (10, 10 * (1 + 1000 * 6 + 1), 10 * (1 + 1000 * 6 + 1)), "deep": (210, 10 * (20 * 8 + 3), 10 * (20 * 8 + 3)), "next": (10, 50, 50),
-                "last": (10, 20, 20), "ends": (10, 10, 10), "tail": (10, 10, 10)}
+                "last": (10, 20, 20), "ends": (10, 10, 10), "tail": (10, 10, 10), "cuts": (10, 10, 10)}
         for options in ((), ("--no-tsc",)):
             data = self.recorded(program, options=options)
             lines = [json.loads(line) for line in run("functions", "-q", "-i", data, "--limit", "0", "--format", "json").splitlines()][1:]
@@ -136,7 +138,7 @@ class Jumps(Base):
             self.assertEqual({name: rows.get(name) for name in want}, want, options)
             self.assertEqual([line["partial"] for line in lines if line["function"] in want], [0] * len(want), options)
             others = sorted(rows[name] for name in rows if name.startswith("parts+0x") and rows[name][0] == 10)
-            self.assertEqual(others, [(10, 20, 20), (10, 1020, 1020)], options)  # what `ends` and `tail` jump to
+            self.assertEqual(others, [(10, 20, 20), (10, 1020, 1020), (10, 1040, 1040)], options)  # what `ends`, `tail` and `cuts` jump to
 
     def test_of_stubs_of_generated_code(self):
         program = self.folder / "stubs"
