@@ -124,6 +124,7 @@ class FlowCursor {
     }
     if (gap_first) {
       ++gap_;
+      left_ = true;
     } else {
       const Event& passed = batch_->events[event_++];
       if (leaves(passed) || passed.kind == EventKind::enabled) left_ = leaves(passed);

@@ -98,6 +98,11 @@ TEST(FlowCursor, Order) {
                 {event_at(1, 7, 7, EventKind::disabled), event_at(1, 7, 7, EventKind::enabled),
                  event_at(1, 9, 7, EventKind::async_disabled), event_at(1, 10, 7, EventKind::enabled)},
                 {gap_at(1, 8, 7)})},
+      {"after a gap, also if its flow ends before its first block", "m1 b1 g7 m2 e8 e9 e10 b1",
+       batch_of(
+           2, {mark_at(0, 5), mark_at(1, 8, 2)},
+           {event_at(1, 8, 9, EventKind::enabled), event_at(1, 9, 9, EventKind::async_disabled), event_at(1, 10, 9, EventKind::enabled)},
+           {gap_at(1, 7, 6)})},
       {"likewise an exception whose handler is not traced", "m1 b1 e8 m2 b1",
        batch_of(2, {mark_at(0, 0), mark_at(1, 0, 2)}, {event_at(1, 8, 0, EventKind::async_branch)}, {})},
       {"and what comes before exec, without times", "m1 b1 e8 m1 b1",
