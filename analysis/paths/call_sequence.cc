@@ -69,7 +69,9 @@ void CallSequences::take(const CallStep& step, std::string_view comm, int32_t ti
     threads_.back().tid = tid;
   }
   CallSequence& sequence = threads_[state.thread];
-  if ((step.kind == CallStepKind::enter || sequence.comm.empty()) && sequence.comm != comm) sequence.comm = comm;
+  // A child has its parent's name until it calls exec. A thread that names itself later is still the same worker.
+  if (step.kind == CallStepKind::lost && step.loss == CallLoss::new_program) state.named = false;
+  if ((step.kind == CallStepKind::enter && !std::exchange(state.named, true)) || sequence.comm.empty()) sequence.comm = comm;
   if (sequence.loss != CallLoss::none) return;
   if (!call) {
     if (!flow_goes_on(step.loss) || state.cut) sequence.loss = step.loss, sequence.lost = step.time;

@@ -33,7 +33,7 @@ struct CallMoment {
 /// The moments of one thread without those in interrupts and handlers of signals, which come when they come. They go on where the stack of
 /// calls was abandoned and the flow is known: what runs then is called by nothing.
 struct CallSequence {
-  std::string comm;  ///< the thread's name when its last call began: a child has its parent's first, until it calls exec or is named
+  std::string comm;  ///< the thread's name when the first call of its last program began: until exec, a child has its parent's
   int32_t tid = -1;
   uint64_t moments = 0;
   uint64_t interrupts = 0;                    ///< that were left out
@@ -74,6 +74,7 @@ class CallSequences {
     std::optional<uint32_t> interrupt;     ///< depth of the handler that runs
     std::optional<uint32_t> ended;         ///< of the one that the last step ended
     bool cut = false;                      ///< calls in an interrupt were cut by the last steps
+    bool named = false;                    ///< a call of the current program has begun
   };
   [[nodiscard]] bool in_interrupt(State& state, const CallStep& step);
   [[nodiscard]] uint64_t hash_of(FunctionId function);

@@ -318,7 +318,8 @@ Command add_script(CLI::App& app) {
       ->allow_extra_args(false);
   command
       .add_option("--diff", words->diff,
-                  "where two runs of the same work, A and B, begin to differ: threads are matched by their last name, functions by name")
+                  "where two runs of the same work, A and B, begin to differ: threads are matched by their name at the start of their last "
+                  "program, functions by name")
       ->expected(2)
       ->type_name("A B")
       ->excludes("--input");

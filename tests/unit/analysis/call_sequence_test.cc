@@ -31,9 +31,14 @@ class Steps {
     step.kind = CallStepKind::lost;
     step.loss = why;
     step.time = TimeNs{++time_};
-    sequences_.take(step, "thread", 1);
+    sequences_.take(step, name_, 1);
     return *this;
   }
+  Steps& rename(const char* name) {
+    name_ = name;
+    return *this;
+  }
+  std::string name() const { return sequences_.threads()[0].comm; }
   /// "+a +b -b": the calls that are compared, and what ends the comparison.
   std::string text() {
     sequences_.finish();
@@ -51,10 +56,11 @@ class Steps {
     if (step.kind == CallStepKind::leave) open_.pop_back();
     step.depth = static_cast<uint32_t>(open_.size());
     if (step.kind == CallStepKind::enter) open_.push_back(function);
-    sequences_.take(step, "thread", 1);
+    sequences_.take(step, name_, 1);
     return *this;
   }
 
+  const char* name_ = "thread";
   FunctionTable functions_;
   ModuleMatch modules_;
   CallSequences sequences_{functions_, modules_, {{0, {0, 100}}}};
@@ -85,6 +91,13 @@ TEST(CallSequence, WhereAnInterruptEndsIsNotKnownIfItsStackIsAbandoned) {
   Steps after;
   after.enter('m').enter('i', FrameKind::interrupt).leave().lose(CallLoss::strange_return).enter('x', FrameKind::root);
   EXPECT_EQ(after.text(), "+m +x nothing was lost");
+}
+
+// A thread that names itself after each client is matched by its first name, a program that a shell starts by its own.
+TEST(CallSequences, NamesAreThoseOfTheProgram) {
+  EXPECT_EQ(Steps().rename("worker").enter('a').leave().rename("client-1").enter('a').leave().name(), "worker");
+  EXPECT_EQ(Steps().rename("sh").enter('a').lose(CallLoss::new_program).rename("server").enter('m').rename("x").enter('a').name(),
+            "server");
 }
 
 }  // namespace
