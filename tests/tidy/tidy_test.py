@@ -53,7 +53,7 @@ FINE = {
     "cli/low/ok.h": HEAD + "#pragma once\ninline int short_one(int a) {\n" + "  a++;\n" * 68 + "}\n",
     "docs/evidence/area.md": "| d | 7 | 9x | 1,000 |\n",
     "include/ptdecode/timeline.h": HEAD + "#pragma once\n#include \"ptdecode/types.h\"\n", "include/ptdecode/flow.h": HEAD + "#pragma once\n",
-    "include/ptdecode/ptdecode.h": HEAD + '#pragma once\nextern "C" {\n}\n', "tests/x.h": HEAD + "#pragma once\n",
+    "include/ptdecode/ptdecode.h": HEAD + '#pragma once\nextern "C" {\n' + "typedef int a;\n" * 600 + "}\n", "tests/x.h": HEAD + "#pragma once\n",
     "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "ptdecode/timeline.h"\n',
     "include/ptdecode/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
     "tests/golden/cases/a.case": "why\noption cpu=6/1/1 erratum=a2\n",

@@ -10,8 +10,8 @@
 
 namespace ptd {
 
-/// Returns the functions of the scopes, in the same order. A compiler declares no line of what it makes itself, such as the call operator of
-/// a lambda: its line is the first of the statements of all its copies that is not before the function around it. Optimized code of a
+/// Returns the functions of the scopes, in the same order. A compiler declares no line of what it makes itself, such as the call operator
+/// of a lambda: its line is the first of the statements of all its copies that is not before the function around it. Optimized code of a
 /// function may have lines of others, which it inlined.
 [[nodiscard]] std::vector<SourceFunction> functions_of(const std::vector<Scope>& scopes, const std::vector<LineRow>& rows,
                                                        const std::vector<SourceStatement>& statements);
@@ -22,7 +22,8 @@ enum class StatementKind : uint8_t {
   past_copy  ///< and at the first address after its copy
 };
 
-/// Removes statements without code at instructions of another function, if their line has code in its own, and no copy of that begins there:
+/// Removes statements without code at instructions of another function, if their line has code in its own, and no copy of that begins
+/// there:
 /// with optimization, the statement that ends an inlined copy is at the first instruction after the copy, which runs also if the statement
 /// does not.
 void drop_bare(const std::vector<Scope>& scopes, const std::vector<EmptyCopy>& empty, const std::vector<StatementKind>& kinds,

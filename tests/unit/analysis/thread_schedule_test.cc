@@ -1,4 +1,5 @@
-// ThreadSchedule: what context switches, and the starts of threads without them, say of the time off the cpu. CallTree: which threads there are.
+// ThreadSchedule: what context switches, and the starts of threads without them, say of the time off the cpu. CallTree: which threads there
+// are.
 #include "analysis/thread_schedule.h"
 
 #include <gtest/gtest.h>
