@@ -76,11 +76,10 @@ TEST_F(PatchedFile, OldBytesTellWhatTheMappingKept) {
   EXPECT_TRUE(data_.timeline.findings().empty());
 }
 
-// Code is written while its pages are writable and not executable: the changes of protection belong to the patch.
+// Code is written while its pages are writable and not executable. That they are executable again is recorded, and belongs to the patch.
 TEST_F(PatchedFile, WhileItsPagesAreWritable) {
   patch(kAt, 0x11, 0x12, 100);
   say({.kind = PTD_ANNOUNCE_PATCH, .phase = PTD_ANNOUNCE_BEGIN, .address = kAt, .code = bytes_of({0x12})}, 300);
-  protect(PROT_READ | PROT_WRITE, 301);
   protect(kReadExec, 304);
   say({.kind = PTD_ANNOUNCE_PATCH, .address = kAt, .code = bytes_of({0x13})}, 305);
   finish();
