@@ -142,7 +142,7 @@ TEST(FunctionReach, ATableEndsWithItsSwitch) {
 // A comparison before the switch says nothing about it if both ways lead to the switch: `if (c < 2) a++; switch (b)`, all of whose values
 // have a case.
 TEST(FunctionReach, AnotherComparisonBeforeASwitch) {
-  for (const std::string check :
+  for (const std::string& check :
        {"\x83\xf9\x01\x77\x01\x40"s, "\x83\xf9\x02\x72\x01\x40"s}) {  // cmp $1,%ecx; ja; inc %eax. cmp $2,%ecx; jb
     Code code(false);
     const std::string jump = "\xff\x24\x95"s + code.linked(kTable), cases = "\x40\xc3\x48\xc3", third = "\x41\xc3";
